@@ -1,0 +1,231 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	"fencepost/edge"
+)
+
+// Accept stores events with their deliveries; see [edge.Intake].
+func (s *Store) Accept(ctx context.Context, subs []edge.Submission) ([]edge.Accepted, error) {
+	prepared := make([]submission, len(subs))
+	for i := range subs {
+		prepared[i] = prepare(&subs[i])
+	}
+	var answers []edge.Accepted
+	err := s.w.do(ctx, phaseAccept, func(tx *tx) error {
+		answers = make([]edge.Accepted, len(prepared))
+		for i := range prepared {
+			if err := tx.accept(&prepared[i], &answers[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// submission is what can be computed of a submission outside the writer.
+type submission struct {
+	*edge.Submission
+	hash       int64
+	digest     [sha256.Size]byte
+	extensions sql.NullString
+	fault      error
+}
+
+func prepare(sub *edge.Submission) submission {
+	e := &sub.Event
+	p := submission{Submission: sub, hash: keyHash(e.Source, e.ID), digest: e.Digest()}
+	if len(e.Extensions) > 0 {
+		text, err := json.Marshal(e.Extensions)
+		p.extensions, p.fault = sql.NullString{String: string(text), Valid: true}, err
+	}
+	if e.ID == "" || e.Source == "" || e.Type == "" {
+		p.fault = fmt.Errorf("%w: id, source and type must not be empty", edge.ErrInvalid)
+	}
+	for _, r := range sub.Routes {
+		if r.Handler == "" || len(r.Key) > edge.MaxNameBytes {
+			p.fault = fmt.Errorf("%w: route %s: no handler, or a key of more than %d bytes", edge.ErrInvalid, r.Route, edge.MaxNameBytes)
+		}
+	}
+	return p
+}
+
+// keyHash is 64 bits of (source, id): what deduplication looks up. The full key
+// is compared on a hit.
+func keyHash(source, id string) int64 {
+	h := sha256.New()
+	h.Write([]byte(source))
+	h.Write([]byte{0})
+	h.Write([]byte(id))
+	var sum [sha256.Size]byte
+	return int64(binary.BigEndian.Uint64(h.Sum(sum[:0])))
+}
+
+// accept stores one event. A fault of the event alone is put into the answer;
+// the error returned is the database's.
+func (tx *tx) accept(p *submission, a *edge.Accepted) error {
+	if a.Err = p.fault; a.Err != nil {
+		return nil
+	}
+	id, digest, err := tx.findEvent(p.hash, p.Event.Source, p.Event.ID)
+	switch {
+	case err != nil:
+		return err
+	case id == 0:
+		return tx.acceptNew(p, a)
+	case !bytes.Equal(digest, p.digest[:]):
+		tx.count("accept_conflicts", 1)
+		a.Event = id
+		a.Err = fmt.Errorf("%w: source %q id %q was accepted before with other content (event %d)", edge.ErrConflict, p.Event.Source, p.Event.ID, id)
+		return nil
+	}
+	tx.count("accept_existing", 1)
+	a.Event, a.Existing = id, true
+	a.Deliveries, err = tx.firstGeneration(id)
+	return err
+}
+
+// findEvent returns 0 when there is no event with this source and id.
+func (tx *tx) findEvent(hash int64, source, id string) (edge.EventID, []byte, error) {
+	var n edge.EventID
+	var digest []byte
+	const query = `SELECT id, sha256 FROM events WHERE hash = ? AND source = ? AND event_id = ?`
+	err := tx.row(query, hash, source, id).Scan(&n, &digest)
+	if noRows(err) {
+		return 0, nil, nil
+	}
+	return n, digest, err
+}
+
+func (tx *tx) firstGeneration(id edge.EventID) ([]edge.DeliveryRef, error) {
+	var refs []edge.DeliveryRef
+	const query = `SELECT d.id, d.state, h.name, t.key FROM deliveries d
+	               JOIN targets t ON t.id = d.target JOIN handlers h ON h.id = t.handler
+	               WHERE d.event = ? AND d.generation = 1 ORDER BY d.id`
+	err := tx.each(query, func(rows *sql.Rows) error {
+		var r edge.DeliveryRef
+		err := rows.Scan(&r.ID, &r.State, &r.Target.Handler, &r.Target.Key)
+		refs = append(refs, r)
+		return err
+	}, int64(id))
+	return refs, err
+}
+
+func (tx *tx) acceptNew(p *submission, a *edge.Accepted) error {
+	e := p.Event
+	e.N, e.AcceptedMS = tx.nextEvent(), tx.now
+	const insert = `INSERT INTO events (id, hash, source, event_id, type, subject, time, content_type, extensions, depth, accepted_ms, sha256, data)
+	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	data := e.Data
+	if data == nil {
+		data = []byte{} // NULL means pruned
+	}
+	err := tx.exec(insert, int64(e.N), p.hash, e.Source, e.ID, e.Type, orNull(e.Subject), orNull(e.Time), orNull(e.ContentType),
+		p.extensions, e.Depth, tx.now, p.digest[:], data)
+	if err != nil {
+		return err
+	}
+	if tx.events == nil {
+		tx.events = map[edge.EventID]*edge.Event{}
+	}
+	tx.events[e.N] = &e
+	tx.count("accepted", 1)
+	a.Event = e.N
+	for i := range p.Routes {
+		ref, err := tx.acceptRouted(&e, &p.Routes[i], a.Deliveries)
+		if err != nil {
+			return err
+		}
+		if ref.ID != 0 {
+			a.Deliveries = append(a.Deliveries, ref)
+		}
+	}
+	if len(a.Deliveries) == 0 {
+		tx.count("accept_unrouted", 1)
+	}
+	return nil
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// acceptRouted stores one delivery of a new event. Two routes to one target make
+// one delivery: the second yields a zero reference.
+func (tx *tx) acceptRouted(e *edge.Event, r *edge.Routed, have []edge.DeliveryRef) (edge.DeliveryRef, error) {
+	key := r.Key
+	if r.Fault != "" {
+		key = edge.RouteErrorKey
+	}
+	name := edge.Target{Handler: r.Handler, Key: key}
+	for i := range have {
+		if have[i].Target == name && r.Fault == "" {
+			return edge.DeliveryRef{}, nil
+		}
+	}
+	h, err := tx.ensureHandler(r.Handler)
+	if err != nil {
+		return edge.DeliveryRef{}, err
+	}
+	t, err := tx.ensureTarget(h, key)
+	if err != nil {
+		return edge.DeliveryRef{}, err
+	}
+	d := &delivery{target: t.id}
+	d.ID, d.Event, d.Generation, d.Route = tx.nextDelivery(), e.N, 1, r.Route
+	d.KeyOf, d.Line, d.Ordered = d.ID, d.ID, t.slots == 1
+	d.State, d.DueMS, d.AcceptedMS, d.Version = edge.Pending, tx.now, tx.now, 1
+	if r.TTLMS != 0 {
+		d.ExpiresMS = tx.now + r.TTLMS
+	}
+	if r.Fault != "" {
+		d.State, d.block, d.Code, d.Ordered = edge.Blocked, blockRoute, edge.CodeRouteError, false
+	}
+	return edge.DeliveryRef{ID: d.ID, Target: name, State: d.State}, tx.insertDelivery(d, t)
+}
+
+// insertDelivery stores a new delivery and notes it everywhere.
+func (tx *tx) insertDelivery(d *delivery, t *target) error {
+	const insert = `INSERT INTO deliveries (id, event, target, generation, redrive_of, key_of, again, route, ordered, line, state, block,
+	                    due_ms, accepted_ms, expires_ms, attempts, losses, executions, code, version)
+	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?)`
+	var key any
+	if d.KeyOf != d.ID {
+		key = int64(d.KeyOf)
+	}
+	err := tx.exec(insert, int64(d.ID), int64(d.Event), t.id, d.Generation, orNil(int64(d.RedriveOf)), key, d.Again, d.Route, d.Ordered,
+		int64(d.Line), string(d.State), orNull(d.block), d.DueMS, d.AcceptedMS, orNil(d.ExpiresMS), d.Code, d.Version)
+	if err != nil {
+		return err
+	}
+	tx.stateCount("", d.State)
+	t.open++
+	t.kept++
+	if d.Ordered {
+		t.openOrdered++
+	}
+	tx.touch(t)
+	tx.changed(d, t, "")
+	return nil
+}
+
+func orNil(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}

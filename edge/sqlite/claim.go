@@ -1,0 +1,406 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"fencepost/edge"
+)
+
+// Claim claims what is ready now; see [edge.Dispatch].
+func (s *Store) Claim(ctx context.Context, limit int) ([]edge.Claimed, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("%w: limit %d: must be at least 1", edge.ErrInvalid, limit)
+	}
+	var claims []edge.Claimed
+	err := s.w.do(ctx, phaseClaim, func(tx *tx) error {
+		if !tx.accepted {
+			claims = nil // the first pass, before the accepts of the same commit
+		}
+		more, err := tx.claimReady(limit - len(claims))
+		claims = append(claims, more...)
+		return err
+	})
+	return claims, err
+}
+
+// Dispatch claims until ctx is done; see [edge.Dispatch].
+func (s *Store) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) error {
+	st := &standing{deliver: deliver}
+	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		if tx.w.standing != nil && tx.w.standing != st {
+			return fmt.Errorf("%w: dispatch is under way", edge.ErrConflict)
+		}
+		tx.w.standing = st
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.w.poke()
+	select {
+	case <-ctx.Done():
+	case <-s.w.failed:
+	case <-s.w.ended:
+	}
+	stop := func(tx *tx) error { tx.w.standing = nil; return nil }
+	if err := s.w.do(context.WithoutCancel(ctx), phaseSettle, stop); err != nil {
+		return err
+	}
+	return s.w.err()
+}
+
+// claimReady claims up to limit deliveries, fairly among handlers and targets: always the target that has waited longest,
+// within each handler's share of retries.
+func (tx *tx) claimReady(limit int) ([]edge.Claimed, error) {
+	var claims []edge.Claimed
+	hs := &tx.w.hands
+	fronts := map[*handler]*front{}
+	for len(claims) < limit && len(hs.held) < hs.total {
+		h, f, err := tx.nextHandler(fronts)
+		if err != nil || h == nil {
+			return claims, err
+		}
+		class := f.pick(h)
+		t, err := tx.target(f.ids[class])
+		if err != nil {
+			return claims, err
+		}
+		claimed, err := tx.claimFrom(t, class)
+		if err != nil {
+			return claims, err
+		}
+		claims = append(claims, claimed...)
+		delete(fronts, h)
+	}
+	return claims, nil
+}
+
+// noLimit lets the free slots alone bound the claims.
+const noLimit = math.MaxInt
+
+// front is, per class, the target of a handler that has been ready longest.
+type front struct {
+	ids   [2]int64 // 0 = none
+	ready [2]int64
+}
+
+func (f *front) oldest() int64 {
+	switch {
+	case f.ids[0] == 0:
+		return f.ready[1]
+	case f.ids[1] == 0:
+		return f.ready[0]
+	}
+	return min(f.ready[0], f.ready[1])
+}
+
+// pick chooses between first tries and retries. Retries get at least a quarter
+// of the handler's slots and, while first tries are due, at most half; with a
+// single slot the two alternate.
+func (f *front) pick(h *handler) int {
+	switch {
+	case f.ids[1] == 0:
+		return 0
+	case f.ids[0] == 0:
+		return 1
+	case h.limit == 1:
+		return 1 - h.last
+	case h.held[1] < (h.limit+3)/4:
+		return 1
+	case h.held[1] >= (h.limit+1)/2:
+		return 0
+	case f.ready[1] < f.ready[0]:
+		return 1
+	}
+	return 0
+}
+
+// nextHandler returns the handler, among those with a free slot and an open gate,
+// whose front has been ready longest; nil when there is none.
+func (tx *tx) nextHandler(fronts map[*handler]*front) (*handler, *front, error) {
+	var best *handler
+	var bestFront *front
+	for _, h := range tx.w.hands.byID {
+		if h.reg == nil || h.held[0]+h.held[1] >= h.limit || h.hint > tx.now || !h.opened(tx.now) {
+			continue
+		}
+		f, ok := fronts[h]
+		if !ok {
+			var err error
+			if f, err = tx.front(h); err != nil {
+				return nil, nil, err
+			}
+			fronts[h] = f
+		}
+		if f.ids[0] == 0 && f.ids[1] == 0 {
+			continue
+		}
+		if best == nil || f.oldest() < bestFront.oldest() || f.oldest() == bestFront.oldest() && h.id < best.id {
+			best, bestFront = h, f
+		}
+	}
+	return best, bestFront, nil
+}
+
+// front looks up the first ready target of each class, and learns from what is
+// not ready yet when to look again.
+func (tx *tx) front(h *handler) (*front, error) {
+	const query = `SELECT id, ready_ms FROM targets
+	               WHERE handler = ? AND class = ? AND ready_ms IS NOT NULL ORDER BY ready_ms LIMIT 1`
+	f := &front{}
+	hint := int64(never)
+	for class := range f.ids {
+		var id, ready int64
+		err := tx.row(query, h.id, class).Scan(&id, &ready)
+		if noRows(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		hint = min(hint, ready)
+		if ready <= tx.now {
+			f.ids[class], f.ready[class] = id, ready
+		}
+	}
+	h.hint = hint
+	return f, nil
+}
+
+// claimFrom claims the delivery at the front of a ready target. When its effect
+// is done already it is settled instead, and nothing is claimed.
+func (tx *tx) claimFrom(t *target, class int) ([]edge.Claimed, error) {
+	w, err := tx.head(t)
+	if !t.strict() {
+		w, err = tx.firstDue(t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if w == nil || w.state != edge.Pending || w.dueMS > tx.now {
+		tx.touch(t) // the stored ready time is wrong; decide it again
+		return nil, tx.flush()
+	}
+	d, err := tx.delivery(w.id)
+	if err != nil {
+		return nil, err
+	}
+	settled, err := tx.settleUnclaimed(d, t)
+	if settled || err != nil {
+		return nil, err
+	}
+	c, err := tx.claim(d, t, class)
+	if err != nil {
+		return nil, err
+	}
+	return []edge.Claimed{c}, tx.flush()
+}
+
+// settleUnclaimed ends a due delivery that must not be claimed: its time has
+// passed, or its effect is done already.
+func (tx *tx) settleUnclaimed(d *delivery, t *target) (bool, error) {
+	v := edge.Verdict{Attempts: d.Attempts, Losses: d.Losses}
+	on := edge.OnExpire
+	if tx.expired(d) {
+		v.To, v.Code = edge.Expired, edge.CodeExpired
+	} else {
+		if d.Generation == 1 && d.Executions == 0 && d.Code == "" || d.Again {
+			return false, nil // nothing can have consumed it
+		}
+		done, err := tx.consumed(d.Event, t.id)
+		if !done || err != nil {
+			return false, err
+		}
+		on, v.To, v.Code = edge.OnAlreadyConsumed, edge.Succeeded, edge.CodeAlreadyConsumed
+	}
+	if err := tx.move(d, t, on, v, "", ""); err != nil {
+		return false, err
+	}
+	return true, tx.flush()
+}
+
+// expired reports whether it is too late to begin d. While the clock is doubted
+// nothing is.
+func (tx *tx) expired(d *delivery) bool {
+	return d.ExpiresMS != 0 && d.ExpiresMS <= tx.now && !tx.w.clock.Doubted()
+}
+
+// claim makes the execution and the lease, by one guarded move of the delivery.
+// The gate is tested in the statement itself.
+func (tx *tx) claim(d *delivery, t *target, class int) (edge.Claimed, error) {
+	const guard = ` WHERE id = ? AND state = 'pending' AND version = ? AND due_ms <= ? AND cancel_ms IS NULL
+	    AND EXISTS (SELECT 1 FROM handlers WHERE id = ? AND (gate = 'on' OR gate = 'paused' AND resume_ms <= ?))`
+	const lease = `UPDATE deliveries SET state = 'leased', execution = ?, executions = executions + 1, version = version + 1` + guard
+	const start = `UPDATE deliveries SET state = 'running', execution = ?, executions = executions + 1, version = version + 1,
+	    first_start_ms = coalesce(first_start_ms, ?)` + guard
+	h := t.handler
+	x := tx.nextExecution()
+	started := !h.reg.Inspect
+	var ok bool
+	var err error
+	if started {
+		ok, err = tx.guarded(start, int64(x), tx.now, int64(d.ID), d.Version, tx.now, h.id, tx.now)
+	} else {
+		ok, err = tx.guarded(lease, int64(x), int64(d.ID), d.Version, tx.now, h.id, tx.now)
+	}
+	if err := mustChange(ok, err, "claim", d.ID); err != nil {
+		return edge.Claimed{}, err
+	}
+	from := d.State
+	d.State, d.Execution, d.Executions, d.Version = edge.Leased, x, d.Executions+1, d.Version+1
+	if started {
+		d.State = edge.Running
+		if d.FirstStartMS == 0 {
+			d.FirstStartMS = tx.now
+		}
+	}
+	tx.stateCount(from, d.State)
+	return tx.claimed(d, t, class, started)
+}
+
+// claimed writes execution and lease of a delivery that was claimed.
+func (tx *tx) claimed(d *delivery, t *target, class int, started bool) (edge.Claimed, error) {
+	h := t.handler
+	token := edge.NewToken()
+	if err := tx.insertExecution(d.Execution, d, d.Attempts+1, token, h.revision, started); err != nil {
+		return edge.Claimed{}, err
+	}
+	expires, err := tx.insertLease(t, token, d.ID, d.Execution)
+	if err != nil {
+		return edge.Claimed{}, err
+	}
+	t.servedMS = tx.now
+	tx.hold(token, h, class)
+	tx.count("claims", 1)
+	if started {
+		tx.count("starts", 1)
+		tx.onceRun = tx.onceRun || h.reg.Effect == edge.Once
+	}
+	tx.changed(d, t, "")
+	e, err := tx.event(d.Event)
+	if err != nil {
+		return edge.Claimed{}, err
+	}
+	node := tx.w.store.node
+	return edge.Claimed{
+		Claim: edge.Claim{
+			Delivery:   d.ID,
+			DeliveryID: edge.FormatID(edge.KindDelivery, node, int64(d.ID)),
+			Event:      e,
+			EventID:    edge.FormatID(edge.KindEvent, node, int64(d.Event)),
+			Target:     t.name(),
+			Route:      d.Route,
+			Key:        edge.FormatID(edge.KindDelivery, node, int64(d.KeyOf)),
+			Fence:      d.Execution,
+			Attempt:    d.Attempts + 1,
+			DeadlineMS: d.ExpiresMS,
+			Owner:      tx.w.store.owner,
+		},
+		Token: token, Effect: h.reg.Effect, Started: started, ExpiresMS: expires, Retry: class == 1,
+	}, nil
+}
+
+// Of a delivery's executions the first few and the latest are kept.
+const (
+	keptFirst = 3
+	keptLast  = 20
+)
+
+func (tx *tx) insertExecution(x edge.ExecutionID, d *delivery, attempt int, token edge.Token, revision int64, started bool) error {
+	owner, err := tx.ownerID()
+	if err != nil {
+		return err
+	}
+	var deliveryID, rev, startedMS any
+	if d != nil {
+		deliveryID, rev = int64(d.ID), revision
+	}
+	if started {
+		startedMS = tx.now
+	}
+	const insert = `INSERT INTO executions (id, delivery, attempt, owner, token, revision, claimed_ms, started_ms)
+	                VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+	if err := tx.exec(insert, int64(x), deliveryID, attempt, owner, int64(token), rev, tx.now, startedMS); err != nil {
+		return err
+	}
+	if d == nil || d.Executions <= keptFirst+keptLast {
+		return nil
+	}
+	const trim = `DELETE FROM executions WHERE id = (
+	                  SELECT id FROM executions WHERE delivery = ? ORDER BY id LIMIT 1 OFFSET ?)`
+	return tx.exec(trim, int64(d.ID), keptFirst)
+}
+
+// insertLease takes the lowest free slot of the target. The key of leases keeps
+// two from holding one slot.
+func (tx *tx) insertLease(t *target, token edge.Token, d edge.DeliveryID, x edge.ExecutionID) (expires int64, err error) {
+	owner, err := tx.ownerID()
+	if err != nil {
+		return 0, err
+	}
+	slot := 0
+	if t.busy > 0 {
+		const free = `SELECT min(n) FROM (
+		                  SELECT 0 AS n UNION ALL SELECT slot + 1 FROM leases WHERE target = ?1)
+		              WHERE n NOT IN (SELECT slot FROM leases WHERE target = ?1)`
+		if err := tx.row(free, t.id).Scan(&slot); err != nil {
+			return 0, err
+		}
+	}
+	expires = tx.now + tx.w.hands.lease
+	const insert = `INSERT INTO leases (target, slot, token, delivery, execution, owner, expires_ms) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	if err := tx.exec(insert, t.id, slot, int64(token), orNil(int64(d)), int64(x), owner, expires); err != nil {
+		return 0, err
+	}
+	t.busy++
+	if d == 0 {
+		t.borrowed++
+	}
+	tx.touch(t)
+	return expires, nil
+}
+
+// dropLease ends a lease. It reports whether the lease was there.
+func (tx *tx) dropLease(t *target, token edge.Token, borrowed bool) (bool, error) {
+	ok, err := tx.guarded(`DELETE FROM leases WHERE target = ? AND token = ?`, t.id, int64(token))
+	if !ok || err != nil {
+		return false, err
+	}
+	t.busy--
+	if borrowed {
+		t.borrowed--
+	}
+	tx.unhold(token)
+	tx.touch(t)
+	return true, nil
+}
+
+// event returns an event with its data.
+func (tx *tx) event(id edge.EventID) (*edge.Event, error) {
+	if e, ok := tx.events[id]; ok {
+		return e, nil
+	}
+	return scanEvent(tx.row(`SELECT `+eventColumns+` FROM events WHERE id = ?`, int64(id)))
+}
+
+const eventColumns = `id, source, event_id, type, subject, time, content_type, extensions, depth, accepted_ms, data`
+
+func scanEvent(row rowScanner) (*edge.Event, error) {
+	var e edge.Event
+	var subject, eventTime, contentType, extensions sql.NullString
+	err := row.Scan(&e.N, &e.Source, &e.ID, &e.Type, &subject, &eventTime, &contentType, &extensions, &e.Depth, &e.AcceptedMS, &e.Data)
+	if err != nil {
+		return nil, err
+	}
+	e.Subject, e.Time, e.ContentType = subject.String, eventTime.String, contentType.String
+	if extensions.Valid {
+		if err := json.Unmarshal([]byte(extensions.String), &e.Extensions); err != nil {
+			return nil, fmt.Errorf("extensions of event %d: %w", e.N, err)
+		}
+	}
+	return &e, nil
+}

@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fencepost/edge"
+
+	"github.com/gofrs/flock"
+)
+
+// A database has one lock file beside it. One opening holds it exclusively; with
+// Share several hold it together. Each opening also holds a lock file of its
+// own, named after its owner id, which proves that it lives: the system drops
+// the lock when the process dies, however it dies.
+type locks struct {
+	path  string
+	file  *flock.Flock
+	owner *flock.Flock
+}
+
+type holder struct {
+	PID   int    `json:"pid"`
+	Owner string `json:"owner"`
+}
+
+func lockPath(db string) string { return db + ".lock" }
+
+func ownerLockPath(db, owner string) string { return db + ".owner-" + owner }
+
+// takeLocks takes both locks or returns an error that names the holder.
+func takeLocks(db, owner string, share bool) (*locks, error) {
+	defer umask077()()
+	l := &locks{path: db}
+	for _, path := range []string{lockPath(db), ownerLockPath(db, owner)} {
+		if err := plainFile(path); err != nil {
+			return nil, err
+		}
+	}
+	l.file = flock.New(lockPath(db), flock.SetPermissions(0o600))
+	take := l.file.TryLock
+	if share {
+		take = l.file.TryRLock
+	}
+	ok, err := take()
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", lockPath(db), err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: %s is in use by %s; stop it first, or use the command line beside it", edge.ErrConflict, db, readHolder(db))
+	}
+	l.owner = flock.New(ownerLockPath(db, owner), flock.SetPermissions(0o600))
+	ok, err = l.owner.TryLock()
+	if err != nil || !ok {
+		_ = l.file.Unlock()
+		return nil, fmt.Errorf("lock %s: taken=%t: %w", ownerLockPath(db, owner), ok, err)
+	}
+	text, err := json.Marshal(holder{os.Getpid(), owner})
+	if err == nil {
+		// For people only; the lock itself is what counts.
+		err = os.WriteFile(lockPath(db), append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+func readHolder(db string) string {
+	text, err := os.ReadFile(lockPath(db))
+	var h holder
+	if err != nil || json.Unmarshal(text, &h) != nil || h.PID == 0 {
+		return "another process"
+	}
+	return fmt.Sprintf("process %d (owner %s)", h.PID, h.Owner)
+}
+
+// plainFile refuses what is there but is not a file of its own.
+func plainFile(path string) error {
+	fi, err := os.Lstat(path)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !fi.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a plain file (%s); remove it", path, fi.Mode().Type())
+	}
+	return nil
+}
+
+func (l *locks) release() {
+	if l.owner != nil {
+		_ = os.Remove(l.owner.Path())
+		_ = l.owner.Unlock()
+	}
+	if l.file != nil {
+		_ = l.file.Unlock()
+	}
+}
+
+// ownerIsDead reports whether the opening that used this owner id is gone: its
+// lock can be taken, or its lock file has been removed.
+func ownerIsDead(db, owner string) bool {
+	path := ownerLockPath(db, owner)
+	if _, err := os.Lstat(path); os.IsNotExist(err) {
+		return true
+	}
+	f := flock.New(path, flock.SetPermissions(0o600))
+	ok, err := f.TryLock()
+	if err != nil || !ok {
+		return false
+	}
+	_ = os.Remove(path)
+	_ = f.Unlock()
+	return true
+}
+
+// removeStaleOwnerLocks removes the lock files of dead owners.
+func removeStaleOwnerLocks(db, self string) {
+	paths, err := filepath.Glob(ownerLockPath(globEscape(db), "*"))
+	if err != nil {
+		return
+	}
+	prefix := ownerLockPath(db, "")
+	for _, p := range paths {
+		if owner := strings.TrimPrefix(p, prefix); owner != self && plainFile(p) == nil {
+			ownerIsDead(db, owner)
+		}
+	}
+}
+
+func globEscape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
+}

@@ -1,0 +1,234 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"fencepost/edge"
+
+	"github.com/jmoiron/sqlx"
+	driver "modernc.org/sqlite"
+)
+
+const driverName = "sqlite"
+
+// processSettings are switches of the driver that hold for the whole process
+// and must be set before the first connection.
+var processSettings = sync.OnceValue(func() error {
+	driver.StrictPragmas(true)
+	driver.Fdatasync(true)
+	if _, err := driver.OFDLocking(true); err != nil && !errors.Is(err, driver.ErrOFDLockingUnavailable) {
+		return fmt.Errorf("open file description locks: %w", err)
+	}
+	return nil
+})
+
+// setting is a pragma that every connection must have, and what it must read
+// back as after opening. A DSN that is silently ignored is a known trap.
+type setting struct {
+	pragma string
+	set    string
+	want   string
+}
+
+func settings(o Options, readOnly bool) []setting {
+	sync, want := "FULL", "2"
+	if o.Durability == DurabilityNormal {
+		sync, want = "NORMAL", "1"
+	}
+	ss := []setting{
+		{"busy_timeout", "5000", "5000"},
+		{"synchronous", sync, want},
+		{"foreign_keys", "1", "1"},
+		{"trusted_schema", "0", "0"},
+		{"cell_size_check", "1", "1"},
+		{"cache_size", "-8192", "-8192"},
+		{"mmap_size", "0", "0"},
+		{"temp_store", "2", "2"},
+		{"journal_size_limit", "67108864", "67108864"},
+	}
+	if readOnly {
+		return append(ss, setting{"query_only", "1", "1"})
+	}
+	return append(ss, setting{"wal_autocheckpoint", "2000", "2000"})
+}
+
+// dsn builds the data source name. path comes from the configuration and is
+// escaped; nothing of it reaches the parameters.
+func dsn(path string, o Options, readOnly bool, extra ...string) string {
+	q := url.Values{}
+	for _, s := range settings(o, readOnly) {
+		q.Add("_pragma", s.pragma+"("+s.set+")")
+	}
+	q.Set("_dqs", "0")
+	q.Set("_defensive", "1")
+	q.Set("_error_rc", "1")
+	q.Set("_txlock", "immediate")
+	if readOnly {
+		q.Set("_txlock", "deferred")
+		q.Set("mode", "ro")
+	} else {
+		q.Set("mode", "rw")
+	}
+	for i := 0; i+1 < len(extra); i += 2 {
+		q.Set(extra[i], extra[i+1])
+	}
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+}
+
+// verify reads every setting back.
+func verify(ctx context.Context, conn *sqlx.Conn, o Options, readOnly bool) error {
+	ss := append(settings(o, readOnly), setting{pragma: "journal_mode", want: "wal"}, setting{pragma: "page_size", want: "4096"})
+	for _, s := range ss {
+		var got string
+		if err := conn.GetContext(ctx, &got, "PRAGMA "+s.pragma); err != nil {
+			return fmt.Errorf("read back %s: %w", s.pragma, err)
+		}
+		if got != s.want {
+			return fmt.Errorf("%s is %s after opening, must be %s", s.pragma, got, s.want)
+		}
+	}
+	return nil
+}
+
+// inspect looks at a database file before it is opened for writing, and refuses
+// what is not a private file of ours. It changes nothing: the file is opened
+// read-only and immutable. It reports whether the file exists.
+func inspect(ctx context.Context, path string) (exists bool, err error) {
+	if err := checkFS(path); err != nil {
+		return false, refused(err)
+	}
+	fi, err := os.Lstat(path)
+	if os.IsNotExist(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := inspectFile(path, fi); err != nil {
+		return true, refused(err)
+	}
+	return true, refused(inspectHeader(ctx, path))
+}
+
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", edge.ErrInvalid, err)
+}
+
+func inspectFile(path string, fi os.FileInfo) error {
+	switch {
+	case fi.Mode()&os.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link; name the file itself", path)
+	case !fi.Mode().IsRegular():
+		return fmt.Errorf("%s is not a plain file", path)
+	case fi.Size() == 0:
+		return fmt.Errorf("%s is empty, which ours never are; remove it if it is not needed, or restore a backup", path)
+	case fi.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%s can be reached by others (mode %04o); run: chmod 600 %s", path, fi.Mode().Perm(), path)
+	}
+	if uid, links, ok := ownership(fi); ok {
+		if links > 1 {
+			return fmt.Errorf("%s has %d names (hard links); copy it to a name of its own", path, links)
+		}
+		if int(uid) != os.Geteuid() {
+			return fmt.Errorf("%s belongs to user %d, this process runs as %d", path, uid, os.Geteuid())
+		}
+	}
+	return nil
+}
+
+func inspectHeader(ctx context.Context, path string) error {
+	uri := "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1"
+	db, err := sqlx.Open(driverName, uri)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var app, version int
+	if err := db.GetContext(ctx, &app, "PRAGMA application_id"); err != nil {
+		return fmt.Errorf("%s is not a SQLite database: %w", path, err)
+	}
+	if err := db.GetContext(ctx, &version, "PRAGMA user_version"); err != nil {
+		return fmt.Errorf("%s is not a SQLite database: %w", path, err)
+	}
+	switch {
+	case app != applicationID:
+		return fmt.Errorf("%s is a database of another program (application id %d)", path, app)
+	case version > SchemaVersion():
+		return fmt.Errorf("%s has schema %d, this build knows up to %d; use a newer fencepost", path, version, SchemaVersion())
+	case version < 1:
+		return fmt.Errorf("%s has no schema (version %d)", path, version)
+	}
+	return nil
+}
+
+// create makes a new database under a temporary name and renames it when it is
+// complete, so a crash never leaves a half-made file under the real name.
+func create(ctx context.Context, path string, o Options, nowMS int64) error {
+	defer umask077()()
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
+	if err != nil {
+		return err
+	}
+	name := tmp.Name()
+	_ = tmp.Close()
+	defer func() {
+		for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+			_ = os.Remove(name + suffix)
+		}
+	}()
+	if err := fill(ctx, name, o, nowMS); err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	if err := os.Rename(name, path); err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func fill(ctx context.Context, name string, o Options, nowMS int64) error {
+	db, err := sqlx.Open(driverName, dsn(name, o, false))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	conn, err := db.Connx(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for _, sql := range []string{"PRAGMA page_size = 4096", "PRAGMA journal_mode = WAL"} {
+		if _, err := conn.ExecContext(ctx, sql); err != nil {
+			return err
+		}
+	}
+	if err := migrate(ctx, conn); err != nil {
+		return err
+	}
+	const insert = `INSERT INTO settings (name, value) VALUES ('node', ?), ('created_ms', ?), ('last_seen_ms', ?)`
+	now := strconv.FormatInt(nowMS, 10)
+	if _, err := conn.ExecContext(ctx, insert, edge.NewName()[:8], now, now); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	return err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,23 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"os"
+	"syscall"
+)
+
+// ownership tells who owns a file and how many names it has.
+func ownership(fi os.FileInfo) (uid uint32, links uint64, ok bool) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return st.Uid, uint64(st.Nlink), true
+}
+
+// umask077 makes new files private and returns the undoing.
+func umask077() func() {
+	old := syscall.Umask(0o077)
+	return func() { syscall.Umask(old) }
+}

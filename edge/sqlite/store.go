@@ -1,0 +1,231 @@
+// Package sqlite is the durable store of fencepost: one SQLite file, one writer
+// goroutine with group commit, a few read-only connections. It holds the only
+// SQL of the program.
+//
+// Read schema.sql at the top of the repository first, then claim.go and
+// settle.go: the two ends of an execution. writer.go has the group commit,
+// target.go the one function that decides what is claimable. Each state change
+// is in a file named after it, with its SQL beside it.
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fencepost/edge"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// Durability says what a commit survives.
+type Durability string
+
+const (
+	// DurabilityFull: an acknowledged accept, start or settle survives power
+	// loss. The default.
+	DurabilityFull Durability = "full"
+	// DurabilityNormal may lose about the last second at power loss, nothing
+	// at a crash of the process. The start of once work is synced all the
+	// same.
+	DurabilityNormal Durability = "normal"
+)
+
+// Options of Open. The zero value is useful.
+type Options struct {
+	Clock      *edge.Clock  // nil means the system's clock
+	Durability Durability   // "" means DurabilityFull
+	Share      bool         // several processes work on one file; slower
+	Config     string       // digest of the configuration; sharers must agree
+	Logger     *slog.Logger // nil discards
+	// ReadTimeout bounds one read; 0 means 5 s.
+	ReadTimeout time.Duration
+}
+
+// Store is the SQLite implementation of [edge.Store]. It is safe for use by many
+// goroutines.
+type Store struct {
+	path   string
+	o      Options
+	node   string
+	owner  string
+	locks  *locks
+	log    *slog.Logger
+	w      *writer
+	wdb    *sqlx.DB
+	rdb    *sqlx.DB
+	closed atomic.Bool
+	once   sync.Once
+
+	foreign foreignLeases
+}
+
+var _ edge.Store = (*Store)(nil)
+
+// Open opens the database at path and takes its lock, creating the file when
+// there is none. An error that wraps edge.ErrInvalid means that the file was
+// refused and is as it was; edge.ErrConflict that another process holds it.
+func Open(path string, o Options) (*Store, error) {
+	if err := processSettings(); err != nil {
+		return nil, err
+	}
+	if o.Clock == nil {
+		o.Clock = edge.NewClock(nil)
+	}
+	if o.Durability == "" {
+		o.Durability = DurabilityFull
+	}
+	if o.ReadTimeout <= 0 {
+		o.ReadTimeout = 5 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{path: path, o: o, owner: edge.NewName(), log: o.Logger}
+	if err := s.open(context.Background()); err != nil {
+		s.closeHandles()
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context) error {
+	if _, err := inspect(ctx, s.path); err != nil {
+		return err
+	}
+	var err error
+	if s.locks, err = takeLocks(s.path, s.owner, s.o.Share); err != nil {
+		return err
+	}
+	exists, err := inspect(ctx, s.path)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		if err := create(ctx, s.path, s.o, s.o.Clock.NowMS()); err != nil {
+			return err
+		}
+	}
+	if err := s.openWriter(ctx); err != nil {
+		return err
+	}
+	if err := s.openReaders(ctx); err != nil {
+		return err
+	}
+	removeStaleOwnerLocks(s.path, s.owner)
+	return nil
+}
+
+func (s *Store) openWriter(ctx context.Context) error {
+	defer umask077()()
+	var err error
+	if s.wdb, err = sqlx.Open(driverName, dsn(s.path, s.o, false)); err != nil {
+		return err
+	}
+	s.wdb.SetMaxOpenConns(1)
+	conn, err := s.wdb.Connx(ctx)
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, conn); err != nil {
+		return err
+	}
+	if err := verify(ctx, conn, s.o, false); err != nil {
+		return err
+	}
+	var facts struct {
+		Node     string `db:"node"`
+		LastSeen string `db:"last_seen"`
+	}
+	const read = `SELECT (SELECT value FROM settings WHERE name = 'node') AS node,
+	                     (SELECT value FROM settings WHERE name = 'last_seen_ms') AS last_seen`
+	if err := conn.GetContext(ctx, &facts, read); err != nil {
+		return err
+	}
+	s.node = facts.Node
+	if seen, err := strconv.ParseInt(facts.LastSeen, 10, 64); err == nil && s.o.Clock.NowMS() < seen-edge.StepDoubt.Milliseconds() {
+		s.o.Clock.Doubt()
+	}
+	s.w, err = newWriter(ctx, s, conn)
+	return err
+}
+
+// openReaders opens the pool of read-only connections. Two are enough: each
+// busy reader takes the writer's core.
+func (s *Store) openReaders(ctx context.Context) error {
+	var err error
+	if s.rdb, err = sqlx.Open(driverName, dsn(s.path, s.o, true)); err != nil {
+		return err
+	}
+	const readers = 2
+	s.rdb.SetMaxOpenConns(readers)
+	s.rdb.SetMaxIdleConns(readers)
+	var conns []*sqlx.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	for range readers {
+		conn, err := s.rdb.Connx(ctx)
+		if err != nil {
+			return err
+		}
+		conns = append(conns, conn)
+		if err := verify(ctx, conn, s.o, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Node is the random id of the file.
+func (s *Store) Node() string { return s.node }
+
+// Owner is the random id of this opening.
+func (s *Store) Owner() string { return s.owner }
+
+// Clock is the store's source of time.
+func (s *Store) Clock() *edge.Clock { return s.o.Clock }
+
+// Failed is closed when the store has failed for good.
+func (s *Store) Failed() <-chan struct{} { return s.w.failed }
+
+// Watch registers fn for committed changes; see [edge.Store].
+func (s *Store) Watch(fn func([]edge.Change)) { s.w.watch(fn) }
+
+// Close waits for the commit under way, ends the store and gives up its locks.
+// Leases that are still held stay in the file, and the next opening finds their
+// owner dead.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.w.close()
+	return s.closeHandles()
+}
+
+func (s *Store) closeHandles() error {
+	var first error
+	s.once.Do(func() {
+		if s.rdb != nil {
+			first = s.rdb.Close()
+		}
+		if s.w != nil {
+			s.w.closeConn()
+		}
+		if s.wdb != nil {
+			if err := s.wdb.Close(); first == nil {
+				first = err
+			}
+		}
+		if s.locks != nil {
+			s.locks.release()
+		}
+	})
+	return first
+}

@@ -1,0 +1,280 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+
+	"fencepost/edge"
+)
+
+// Expire expires what is too late to begin; see [edge.Upkeep].
+func (s *Store) Expire(ctx context.Context, limit int) (edge.Swept, error) {
+	var swept edge.Swept
+	err := s.sweep(ctx, limit, &swept, func(tx *tx) error {
+		const query = `SELECT id FROM deliveries
+		               WHERE expires_ms IS NOT NULL AND state IN ('held', 'pending') AND expires_ms <= ?
+		               ORDER BY expires_ms LIMIT ?`
+		ids, err := tx.ids(query, tx.now, limit)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := tx.expire(edge.DeliveryID(id)); err != nil {
+				return err
+			}
+		}
+		swept.Done, swept.More = len(ids), len(ids) == limit
+		const next = `SELECT min(expires_ms) FROM deliveries WHERE expires_ms IS NOT NULL AND state IN ('held', 'pending')`
+		var ms sql.NullInt64
+		err = tx.row(next).Scan(&ms)
+		swept.Next = ms.Int64
+		return err
+	})
+	return swept, err
+}
+
+func (tx *tx) expire(id edge.DeliveryID) error {
+	d, t, err := tx.deliveryAndTarget(id)
+	if err != nil {
+		return err
+	}
+	v := edge.Verdict{To: edge.Expired, Code: edge.CodeExpired, Attempts: d.Attempts, Losses: d.Losses}
+	return tx.move(d, t, edge.OnExpire, v, "", "")
+}
+
+// sweep runs one bounded step, unless the clock is doubted.
+func (s *Store) sweep(ctx context.Context, limit int, swept *edge.Swept, step func(tx *tx) error) error {
+	if limit < 1 {
+		return fmt.Errorf("%w: limit %d: must be at least 1", edge.ErrInvalid, limit)
+	}
+	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		*swept = edge.Swept{}
+		if tx.w.clock.Doubted() {
+			return nil
+		}
+		return step(tx)
+	})
+}
+
+// Prune removes what is no longer kept; see [edge.Upkeep].
+func (s *Store) Prune(ctx context.Context, p edge.PrunePolicy) (edge.Swept, error) {
+	var swept edge.Swept
+	err := s.sweep(ctx, p.Limit, &swept, func(tx *tx) error {
+		n, err := tx.pruneDeliveries(p)
+		if err != nil {
+			return err
+		}
+		m, err := tx.pruneEvents(p)
+		swept.Done, swept.More = n+m, n == p.Limit || m == p.Limit
+		if err != nil || swept.Done == 0 {
+			return err
+		}
+		return tx.exec(`UPDATE settings SET value = ? WHERE name = 'last_seen_ms'`, strconv.FormatInt(tx.now, 10))
+	})
+	return swept, err
+}
+
+// pruneDeliveries removes final deliveries by age, never one that a stall names.
+// The event's body goes with its last delivery.
+func (tx *tx) pruneDeliveries(p edge.PrunePolicy) (int, error) {
+	const query = `SELECT d.id FROM deliveries d
+	               WHERE d.finished_ms IS NOT NULL AND d.finished_ms < ?
+	                 AND NOT EXISTS (SELECT 1 FROM targets t WHERE t.id = d.target AND t.stalled = d.id)
+	               ORDER BY d.finished_ms LIMIT ?`
+	ids, err := tx.ids(query, p.FinalBeforeMS, p.Limit)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if err := tx.prune(edge.DeliveryID(id)); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+func (tx *tx) prune(id edge.DeliveryID) error {
+	d, t, err := tx.deliveryAndTarget(id)
+	if err != nil {
+		return err
+	}
+	for _, text := range [...]string{
+		`DELETE FROM executions WHERE delivery = ?`,
+		`DELETE FROM recoveries WHERE delivery = ?`,
+	} {
+		if err := tx.exec(text, int64(id)); err != nil {
+			return err
+		}
+	}
+	ok, err := tx.guarded(`DELETE FROM deliveries WHERE id = ? AND finished_ms IS NOT NULL`, int64(id))
+	if err := mustChange(ok, err, "prune", id); err != nil {
+		return err
+	}
+	tx.stateCount(d.State, "")
+	t.kept--
+	tx.touch(t)
+	tx.count("pruned", 1)
+	const body = `UPDATE events SET data = NULL
+	              WHERE id = ?1 AND data IS NOT NULL AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event = ?1)`
+	return tx.exec(body, int64(d.Event))
+}
+
+// pruneEvents removes the skeletons and consumptions of events that are older
+// than deduplication remembers, and the bodies of old events that no route
+// matched. Events with delivery rows stay whole.
+func (tx *tx) pruneEvents(p edge.PrunePolicy) (int, error) {
+	const query = `SELECT e.id, e.accepted_ms < ?1 FROM events e
+	               WHERE e.id > ?2 AND e.accepted_ms < ?3 AND (e.data IS NOT NULL OR e.accepted_ms < ?1)
+	                 AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event = e.id)
+	               ORDER BY e.id LIMIT ?4`
+	type victim struct {
+		id    int64
+		whole bool
+	}
+	var victims []victim
+	err := tx.each(query, func(rows *sql.Rows) error {
+		var v victim
+		err := rows.Scan(&v.id, &v.whole)
+		victims = append(victims, v)
+		return err
+	}, p.DedupeBeforeMS, tx.w.prunedTo, max(p.DedupeBeforeMS, p.FinalBeforeMS), p.Limit)
+	if err != nil {
+		return 0, err
+	}
+	tx.w.prunedTo = 0
+	if len(victims) == p.Limit {
+		tx.w.prunedTo = victims[len(victims)-1].id
+	}
+	for _, v := range victims {
+		if err := tx.pruneEvent(v.id, v.whole); err != nil {
+			return 0, err
+		}
+	}
+	return len(victims), nil
+}
+
+func (tx *tx) pruneEvent(id int64, whole bool) error {
+	if !whole {
+		return tx.exec(`UPDATE events SET data = NULL WHERE id = ?`, id)
+	}
+	targets, err := tx.ids(`SELECT target FROM consumptions WHERE event = ?`, id)
+	if err != nil {
+		return err
+	}
+	for _, targetID := range targets {
+		t, err := tx.target(targetID)
+		if err != nil {
+			return err
+		}
+		t.kept--
+		tx.touch(t)
+	}
+	if err := tx.exec(`DELETE FROM consumptions WHERE event = ?`, id); err != nil {
+		return err
+	}
+	return tx.exec(`DELETE FROM events WHERE id = ?`, id)
+}
+
+// ClockStepped mends stored times after a step of the wall clock; see
+// [edge.Upkeep].
+func (s *Store) ClockStepped(ctx context.Context, stepMS, maxDelayMS, sinceMS int64, limit int) (edge.Swept, error) {
+	if limit < 1 {
+		return edge.Swept{}, fmt.Errorf("%w: limit %d: must be at least 1", edge.ErrInvalid, limit)
+	}
+	var swept edge.Swept
+	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		swept = edge.Swept{}
+		if stepMS < 0 {
+			return tx.steppedBack(maxDelayMS, limit, &swept)
+		}
+		return tx.shiftDoubted(stepMS, sinceMS, limit, &swept)
+	})
+	return swept, err
+}
+
+// steppedBack brings what lies too far in the future back to where it would be
+// if it had been written now.
+func (tx *tx) steppedBack(maxDelayMS int64, limit int, swept *edge.Swept) error {
+	latest := tx.now + maxDelayMS
+	for _, h := range tx.w.hands.byID {
+		if h.resumeMS > latest {
+			h.resumeMS = latest
+			if err := tx.writeHandler(h); err != nil {
+				return err
+			}
+		}
+	}
+	ids, err := tx.ids(`SELECT target FROM deliveries WHERE state = 'pending' AND due_ms > ? LIMIT ?`, latest, limit)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := tx.touchID(id); err != nil {
+			return err
+		}
+	}
+	const due = `UPDATE deliveries SET due_ms = ?1 WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND due_ms > ?1 LIMIT ?2)`
+	if err := tx.exec(due, latest, limit); err != nil {
+		return err
+	}
+	served, err := tx.ids(`SELECT id FROM targets WHERE served_ms > ? LIMIT ?`, tx.now, limit)
+	if err != nil {
+		return err
+	}
+	for _, id := range served {
+		t, err := tx.target(id)
+		if err != nil {
+			return err
+		}
+		t.servedMS = tx.now
+		tx.touch(t)
+	}
+	swept.Done, swept.More = len(ids)+len(served), len(ids) == limit || len(served) == limit
+	return nil
+}
+
+func (tx *tx) touchID(id int64) error {
+	t, err := tx.target(id)
+	if err == nil {
+		tx.touch(t)
+	}
+	return err
+}
+
+// shiftDoubted moves the relative deadlines of open rows that were written while
+// the clock was doubted.
+func (tx *tx) shiftDoubted(stepMS, sinceMS int64, limit int, swept *edge.Swept) error {
+	if sinceMS == 0 {
+		return nil
+	}
+	// What was written in doubt lies before the time at which the step ended.
+	before := sinceMS + stepMS
+	const query = `SELECT id, target FROM deliveries
+	               WHERE state IN ('held', 'pending', 'blocked') AND accepted_ms >= ? AND accepted_ms < ? ORDER BY id LIMIT ?`
+	type row struct{ id, target int64 }
+	var rows []row
+	err := tx.each(query, func(r *sql.Rows) error {
+		var x row
+		err := r.Scan(&x.id, &x.target)
+		rows = append(rows, x)
+		return err
+	}, sinceMS, before, limit)
+	if err != nil {
+		return err
+	}
+	const update = `UPDATE deliveries
+	                SET accepted_ms = accepted_ms + ?1, due_ms = due_ms + ?1, expires_ms = expires_ms + ?1, first_start_ms = first_start_ms + ?1
+	                WHERE id = ?2`
+	for _, r := range rows {
+		if err := tx.exec(update, stepMS, r.id); err != nil {
+			return err
+		}
+		if err := tx.touchID(r.target); err != nil {
+			return err
+		}
+	}
+	swept.Done, swept.More = len(rows), len(rows) == limit
+	return nil
+}
