@@ -195,20 +195,49 @@ func (tx *tx) acceptRouted(e *edge.Event, r *edge.Routed, have []edge.DeliveryRe
 	if r.Fault != "" {
 		d.State, d.block, d.Code, d.Ordered = edge.Blocked, blockRoute, edge.CodeRouteError, false
 	}
-	return edge.DeliveryRef{ID: d.ID, Target: name, State: d.State}, tx.insertDelivery(d, t)
+	if tx.claimableAtOnce(d, t) {
+		err = tx.insertClaimed(d, t)
+	} else {
+		err = tx.insertDelivery(d, t)
+	}
+	return edge.DeliveryRef{ID: d.ID, Target: name, State: d.State}, err
+}
+
+// claimableAtOnce reports whether a new delivery may be inserted already started:
+// the dispatch stands, a worker is free, nothing is ahead of it, and its handler
+// has nothing to inspect. What was ready before it has been claimed already in
+// this commit, so it overtakes nobody.
+func (tx *tx) claimableAtOnce(d *delivery, t *target) bool {
+	h := t.handler
+	return tx.dispatching && d.State == edge.Pending && t.open == 0 && t.busy == 0 && t.stall == edge.NoStall && t.servedMS <= tx.now &&
+		h.reg != nil && !h.reg.Inspect && h.opened(tx.now) && !tx.expired(d) &&
+		len(tx.w.hands.held) < tx.w.hands.total && h.held[0]+h.held[1] < h.limit
+}
+
+// insertClaimed stores a new delivery that is claimed and started in the commit
+// that accepts it.
+func (tx *tx) insertClaimed(d *delivery, t *target) error {
+	d.State, d.Execution, d.Executions, d.FirstStartMS = edge.Running, tx.nextExecution(), 1, tx.now
+	if err := tx.insertDelivery(d, t); err != nil {
+		return err
+	}
+	c, err := tx.claimed(d, t, 0, true)
+	tx.claims = append(tx.claims, c)
+	return err
 }
 
 // insertDelivery stores a new delivery and notes it everywhere.
 func (tx *tx) insertDelivery(d *delivery, t *target) error {
 	const insert = `INSERT INTO deliveries (id, event, target, generation, redrive_of, key_of, again, route, ordered, line, state, block,
-	                    due_ms, accepted_ms, expires_ms, attempts, losses, executions, code, version)
-	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?)`
+	                    due_ms, accepted_ms, expires_ms, first_start_ms, attempts, losses, executions, execution, code, version)
+	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?)`
 	var key any
 	if d.KeyOf != d.ID {
 		key = int64(d.KeyOf)
 	}
 	err := tx.exec(insert, int64(d.ID), int64(d.Event), t.id, d.Generation, orNil(int64(d.RedriveOf)), key, d.Again, d.Route, d.Ordered,
-		int64(d.Line), string(d.State), orNull(d.block), d.DueMS, d.AcceptedMS, orNil(d.ExpiresMS), d.Code, d.Version)
+		int64(d.Line), string(d.State), orNull(d.block), d.DueMS, d.AcceptedMS, orNil(d.ExpiresMS),
+		orNil(d.FirstStartMS), d.Executions, orNil(int64(d.Execution)), d.Code, d.Version)
 	if err != nil {
 		return err
 	}
@@ -219,7 +248,9 @@ func (tx *tx) insertDelivery(d *delivery, t *target) error {
 		t.openOrdered++
 	}
 	tx.touch(t)
-	tx.changed(d, t, "")
+	if d.State != edge.Running { // then the claim is the change
+		tx.changed(d, t, "")
+	}
 	return nil
 }
 

@@ -274,7 +274,13 @@ func (tx *tx) claimed(d *delivery, t *target, class int, started bool) (edge.Cla
 		return edge.Claimed{}, err
 	}
 	t.servedMS = tx.now
-	tx.hold(token, h, class)
+	tx.hold(token, d.ID, h, class)
+	x := &execution{token: token}
+	x.ID, x.Delivery, x.Attempt, x.ClaimedMS, x.Effect, x.Revision = d.Execution, d.ID, d.Attempts+1, tx.now, h.reg.Effect, h.reg.Revision
+	if started {
+		x.StartedMS = tx.now
+	}
+	tx.w.hands.active[d.ID] = &active{d, x}
 	tx.count("claims", 1)
 	if started {
 		tx.count("starts", 1)

@@ -61,7 +61,11 @@ func scanDelivery(row rowScanner) (*delivery, error) {
 	return s.done(), nil
 }
 
+// delivery returns a delivery as it is in the file.
 func (tx *tx) delivery(id edge.DeliveryID) (*delivery, error) {
+	if a, ok := tx.w.hands.active[id]; ok {
+		return a.d, nil
+	}
 	d, err := scanDelivery(tx.row(`SELECT `+deliveryColumns+` FROM deliveries d WHERE d.id = ?`, int64(id)))
 	if noRows(err) {
 		return nil, fmt.Errorf("%w: delivery %d", edge.ErrNotFound, id)
@@ -141,6 +145,9 @@ func (tx *tx) moved(d *delivery, t *target, v edge.Verdict, block string, due in
 	tx.stateCount(d.State, v.To)
 	d.State, d.DueMS, d.Attempts, d.Losses, d.Code, d.block = v.To, due, v.Attempts, v.Losses, v.Code, block
 	d.Version++
+	if v.To != edge.Leased && v.To != edge.Running {
+		delete(tx.w.hands.active, d.ID)
+	}
 	if v.To.Final() {
 		d.FinishedMS = tx.now
 		t.open--

@@ -51,13 +51,23 @@ type handlers struct {
 	lease  int64
 	regs   map[string]*edge.Registration
 	held   map[edge.Token]heldLease
+	// active remembers the deliveries that this owner holds, as they are in
+	// the file: settling them reads nothing. Dropped like the targets.
+	active map[edge.DeliveryID]*active
+}
+
+// active is a delivery under an execution of this owner.
+type active struct {
+	d *delivery
+	x *execution
 }
 
 // heldLease is a delivery's lease that this owner holds.
 type heldLease struct {
-	token   edge.Token
-	handler *handler
-	class   int
+	token    edge.Token
+	delivery edge.DeliveryID
+	handler  *handler
+	class    int
 }
 
 type heldKey = edge.Token
@@ -65,11 +75,13 @@ type heldKey = edge.Token
 func (hs *handlers) init() {
 	hs.byID, hs.byName = map[int64]*handler{}, map[string]*handler{}
 	hs.held = map[edge.Token]heldLease{}
+	hs.active = map[edge.DeliveryID]*active{}
 	hs.regs = map[string]*edge.Registration{}
 }
 
 func (hs *handlers) forget() {
 	hs.loaded = false
+	clear(hs.active)
 	for _, h := range hs.byID {
 		h.hint = 0
 	}
@@ -418,8 +430,8 @@ func (tx *tx) handlerInfo(h *handler) (edge.HandlerInfo, error) {
 }
 
 // hold notes a lease of this owner; release and rollback take it back.
-func (tx *tx) hold(token edge.Token, h *handler, class int) {
-	tx.w.hands.held[token] = heldLease{token, h, class}
+func (tx *tx) hold(token edge.Token, d edge.DeliveryID, h *handler, class int) {
+	tx.w.hands.held[token] = heldLease{token, d, h, class}
 	h.held[class]++
 	h.last = class
 	tx.added = append(tx.added, token)

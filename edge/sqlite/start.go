@@ -38,7 +38,7 @@ func (tx *tx) execution(id edge.ExecutionID) (*execution, error) {
 // under reads what a fenced write works on, and refuses a caller whose token is
 // not the execution's or whose lease is gone.
 func (tx *tx) under(id edge.ExecutionID, token edge.Token) (*execution, *delivery, *target, error) {
-	x, err := tx.execution(id)
+	x, err := tx.heldExecution(id, token)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -50,6 +50,16 @@ func (tx *tx) under(id edge.ExecutionID, token edge.Token) (*execution, *deliver
 		return nil, nil, nil, err
 	}
 	return x, d, t, nil
+}
+
+// heldExecution returns the execution from memory while this owner holds it.
+func (tx *tx) heldExecution(id edge.ExecutionID, token edge.Token) (*execution, error) {
+	if l, ok := tx.w.hands.held[token]; ok {
+		if a, ok := tx.w.hands.active[l.delivery]; ok && a.x.ID == id {
+			return a.x, nil
+		}
+	}
+	return tx.execution(id)
 }
 
 // leaseOf returns the expiry of a lease; false when it is gone.
@@ -110,10 +120,14 @@ func (tx *tx) start(id edge.ExecutionID, token edge.Token) (edge.State, error) {
 		return "", err
 	}
 	tx.stateCount(edge.Leased, edge.Running)
-	d.State = edge.Running
+	d.State, d.Version = edge.Running, d.Version+1
+	if d.FirstStartMS == 0 {
+		d.FirstStartMS = tx.now
+	}
 	tx.count("starts", 1)
 	tx.onceRun = tx.onceRun || x.Effect == edge.Once
 	tx.changed(d, t, "")
+	x.StartedMS = tx.now
 	return edge.Running, nil
 }
 

@@ -229,3 +229,10 @@ func (s *Store) closeHandles() error {
 	})
 	return first
 }
+
+// Commits is how many commits have written something since opening.
+func (s *Store) Commits() int64 { return s.w.commits.Load() }
+
+// Wakeups is how often the writer has woken since opening, whether or not it
+// found something to do.
+func (s *Store) Wakeups() int64 { return s.w.wakeups.Load() }

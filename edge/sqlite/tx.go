@@ -11,20 +11,21 @@ import (
 
 // tx is one transaction of the writer. now is fixed for all that happens in it.
 type tx struct {
-	w        *writer
-	now      int64
-	seq      sequences
-	counters map[string]int64
-	changes  []edge.Change
-	claims   []edge.Claimed // of the standing dispatch
-	dirty    []*target
-	events   map[edge.EventID]*edge.Event // accepted in this transaction: claims need not read them
-	added    []heldKey
-	removed  []heldLease
-	onceRun  bool // a once execution was started
-	newOwner int64
-	accepted bool // the accepts of the batch have run
-	wrote    bool
+	w           *writer
+	now         int64
+	seq         sequences
+	counters    map[string]int64
+	changes     []edge.Change
+	claims      []edge.Claimed // of the standing dispatch
+	dirty       []*target
+	events      map[edge.EventID]*edge.Event // accepted in this transaction: claims need not read them
+	added       []heldKey
+	removed     []heldLease
+	onceRun     bool // a once execution was started
+	newOwner    int64
+	dispatching bool // the standing dispatch claims in this transaction
+	accepted    bool // the accepts of the batch have run
+	wrote       bool
 }
 
 type sequences struct {
@@ -53,6 +54,7 @@ func (w *writer) beginTx() (*tx, error) {
 // runBatch runs the operations by phase, with the standing dispatch claiming
 // after the settles and again after the accepts.
 func (tx *tx) runBatch(batch []*op, dispatching bool) error {
+	tx.dispatching = dispatching
 	var waiting []*op // claims that found nothing before the accepts
 	for p := phaseSettle; p < phases; p++ {
 		for _, o := range batch {

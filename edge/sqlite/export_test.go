@@ -1,0 +1,37 @@
+package sqlite
+
+import (
+	"context"
+
+	"fencepost/edge"
+)
+
+// HoldForTest makes a pending delivery held, as a policy that asks for consent
+// does at accept.
+func (s *Store) HoldForTest(ctx context.Context, id edge.DeliveryID) error {
+	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		d, t, err := tx.deliveryAndTarget(id)
+		if err != nil {
+			return err
+		}
+		ok, err := tx.guarded(`UPDATE deliveries SET state = 'held', version = version + 1 WHERE id = ? AND state = 'pending'`, int64(id))
+		if err := mustChange(ok, err, "hold", id); err != nil {
+			return err
+		}
+		tx.stateCount(d.State, edge.Held)
+		tx.touch(t)
+		return nil
+	})
+}
+
+// ConsumeForTest writes the consumption of a delivery's event by its target.
+func (s *Store) ConsumeForTest(ctx context.Context, id edge.DeliveryID) error {
+	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		d, t, err := tx.deliveryAndTarget(id)
+		if err != nil {
+			return err
+		}
+		tx.touch(t)
+		return tx.consume(d, t)
+	})
+}
