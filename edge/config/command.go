@@ -1,0 +1,88 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxArgBytes is the limit of all arguments of a command together.
+const maxArgBytes = 32 << 10
+
+func readCommand(t *table, c *Command) {
+	c.Argv, _ = t.texts("argv", MaxArgs, checkArg)
+	if raw, ok := t.values["argv"].([]any); !t.has("argv") || ok && len(raw) == 0 {
+		t.fault("argv", "there is no program", `the program and its arguments, such as argv = ["/bin/echo", "hello"]`)
+	} else if len(c.Argv) > 0 && !validProgram(c.Argv[0]) {
+		t.doc.add(elemPath(t.at("argv"), 1), "not the path or name of a program", "an absolute path, or a name without a slash that is looked up in PATH")
+	}
+	if n := len(strings.Join(c.Argv, "")); n > maxArgBytes {
+		t.fault("argv", fmt.Sprintf("has %d bytes", n), fmt.Sprintf("at most %d in all", maxArgBytes))
+	}
+	c.Dir, _ = t.text("dir", optional(checkDir))
+	t.mapOf("env", MaxEnv, func(name, at, v string) { readVariable(t.doc, c.Env, name, at, v) })
+	if codes, ok := t.numbers("success_exit", 0, 255, true); ok {
+		c.SuccessExit = codes
+	}
+	if codes, ok := t.numbers("retry_exit", 0, 255, true); ok {
+		c.RetryExit = codes
+	}
+	for _, code := range c.RetryExit {
+		if slices.Contains(c.SuccessExit, code) {
+			key := "retry_exit"
+			if !t.has(key) {
+				key = "success_exit"
+			}
+			t.fault(key, fmt.Sprintf("%d means both success and retry", code), "each exit code in one list; the defaults are success_exit = [0], retry_exit = [75]")
+		}
+	}
+}
+
+func validProgram(s string) bool {
+	return s != "" && (filepath.IsAbs(s) || !strings.ContainsAny(s, `/\`))
+}
+
+func checkDir(s string) (problem, allowed string) {
+	if !filepath.IsAbs(s) {
+		return "is not absolute", "an absolute path"
+	}
+	return checkPath(s)
+}
+
+// checkArg accepts what an operating system can pass on. Faults do not show the
+// argument: it may hold a secret.
+func checkArg(s string) (problem, allowed string) {
+	allowed = "at most " + strconv.Itoa(MaxTextBytes) + " bytes without NUL"
+	switch {
+	case len(s) > MaxTextBytes:
+		return fmt.Sprintf("has %d bytes", len(s)), allowed
+	case strings.IndexByte(s, 0) >= 0:
+		return "holds NUL", allowed
+	}
+	return "", ""
+}
+
+// ownVariables begins the names of the variables that the node sets itself.
+const ownVariables = "FENCEPOST_"
+
+func readVariable(d *document, to map[string]string, name, at, v string) {
+	switch {
+	case !validEnvName(name):
+		d.add(at, "not the name of an environment variable", "letters, digits and _ only, no digit first")
+		return
+	case strings.HasPrefix(strings.ToUpper(name), ownVariables):
+		d.add(at, "the variable is set by the node", "a name that does not begin with "+ownVariables)
+		return
+	}
+	check := checkArg
+	if looksLikeRef(v) || secretName(name) {
+		check = checkSecret
+	}
+	if problem, allowed := check(v); problem != "" {
+		d.add(at, problem, allowed)
+		return
+	}
+	to[name] = v
+}

@@ -1,0 +1,208 @@
+// Package config reads fencepost's configuration: one TOML file, strict, with
+// every fault reported at once by file, line and key.
+//
+// [Load] reads a file, [Parse] reads bytes. Both either return a whole, valid
+// [Config] or an [Errors] that lists what is wrong and what is allowed; there is
+// nothing in between. A key that the package does not know is a fault, so a
+// misspelt key can never be silently without effect. Secrets are never written
+// into the file: where one is needed the file says where it is, as env:NAME or
+// file:/path, and no fault ever shows the text that stood in its place.
+//
+// Paths are taken as they are written; a relative one is relative to the working
+// directory of the process.
+package config
+
+import (
+	"log/slog"
+	"runtime"
+	"time"
+
+	"fencepost/edge"
+)
+
+// Config is a whole configuration. A Config returned by [Parse] or [Load] is
+// valid; it is not changed afterwards and may be read from many goroutines.
+type Config struct {
+	File     string // what [Load] or [Parse] was given as name; "" for Default
+	Node     Node
+	HTTP     HTTP
+	Handlers []Handler // in the order of the file
+	Routes   []Route   // in the order of the file
+}
+
+// Node is the section [node].
+type Node struct {
+	Data          string        // data: path of the database file
+	Durability    Durability    // durability
+	Workers       int           // workers: deliveries that run at once, over all handlers
+	Lease         time.Duration // lease_s
+	ShutdownGrace time.Duration // shutdown_grace_s: how long running work may end by itself
+	LogLevel      slog.Level    // log_level
+	LogFormat     LogFormat     // log_format
+	Keep          time.Duration // keep_days: how long final deliveries are kept
+	Dedupe        time.Duration // dedupe_days: how long an event's (source, id) is remembered
+}
+
+// HTTP is the section [http].
+type HTTP struct {
+	Listen       string   // listen: host:port; "" = no TCP listener
+	AllowedHosts []string // allowed_hosts: Host names beside the loopback ones, lower case, without port
+	TokenFile    string   // token_file: file that holds the access token
+	MaxBodyBytes int      // max_body_bytes: limit of one event's data
+	Socket       string   // socket: path of the Unix socket; "" = none
+}
+
+// Handler is one [[handler]]. Exactly one of Webhook and Command is set for
+// those kinds, none for [KindLog].
+type Handler struct {
+	Name        string
+	Kind        Kind
+	Effect      edge.Effect
+	Slots       int           // deliveries of one target at once: 1 = strict order, more = ordering "none"
+	Concurrency int           // deliveries of this handler at once
+	Timeout     time.Duration // of one execution
+	Halt        bool          // on_failure = "halt"
+	Retry       edge.RetryPolicy
+	MaxLosses   int
+	Webhook     *Webhook
+	Command     *Command
+	Line        int // of the handler in the file
+}
+
+// Webhook holds the keys of a handler of kind "webhook".
+type Webhook struct {
+	URL             string
+	Secrets         []string          // references to signing secrets, newest first; none = not signed
+	Headers         map[string]string // extra headers by canonical name; a secret is a reference
+	PermanentStatus []int             // HTTP statuses that repeating cannot help
+	Success409      bool              // 409 Conflict means "had it already"
+}
+
+// Command holds the keys of a handler of kind "command".
+type Command struct {
+	Argv        []string          // program and arguments, never given to a shell
+	Dir         string            // working directory, absolute; "" = the handler's default
+	Env         map[string]string // further variables; a secret is a reference
+	SuccessExit []int             // exit codes that mean succeeded
+	RetryExit   []int             // exit codes that mean "try again"
+}
+
+// Route is one [[route]]. Patterns match whole attributes; `*` stands for any
+// run of characters.
+type Route struct {
+	Name    string
+	Type    string // pattern of the event's type; "*" = all
+	Source  string // pattern of the source; "*" = all
+	Subject string // pattern of the subject; "*" = all, none too
+	Handler string // name of a handler of this file
+	// Key names the attribute that becomes the target's key; "" = one line
+	// for the whole handler; nil = the default rule, [edge.DefaultKey].
+	Key  *string
+	TTL  time.Duration // deliveries expire this long after accept; 0 = never
+	Line int           // of the route in the file
+}
+
+// Durability is what an acknowledged write survives.
+type Durability string
+
+// Values of durability.
+const (
+	Full   Durability = "full"   // power loss
+	Normal Durability = "normal" // a crash of the process; power loss may cost the last second
+)
+
+// LogFormat is the form of the log.
+type LogFormat string
+
+// Values of log_format.
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+// Kind is the kind of a handler.
+type Kind string
+
+// Values of kind.
+const (
+	KindWebhook Kind = "webhook"
+	KindCommand Kind = "command"
+	KindLog     Kind = "log"
+)
+
+// Limits of a configuration. What is larger is a fault.
+const (
+	MaxFileBytes = 1 << 20 // the whole file
+	MaxHandlers  = 1000
+	MaxRoutes    = 10000
+	MaxHeaders   = 32
+	MaxEnv       = 64
+	MaxArgs      = 256
+	MaxListItems = 64   // of any other list
+	MaxTextBytes = 4096 // of any string but names, patterns and URLs
+	MaxURLBytes  = 2048
+	MaxNameBytes = 64 // names of handlers and routes
+	MaxFaults    = 100
+	maxNesting   = 8 // of tables, lists and dotted keys
+)
+
+const day = 24 * time.Hour
+
+// Suffixes of the files beside the database.
+const (
+	tokenSuffix  = ".token"
+	socketSuffix = ".sock"
+)
+
+// Default is the configuration of an empty file.
+func Default() Config {
+	const data = "fencepost.db"
+	return Config{
+		Node: Node{
+			Data:          data,
+			Durability:    Full,
+			Workers:       64,
+			Lease:         edge.DefaultLease,
+			ShutdownGrace: 20 * time.Second,
+			LogLevel:      slog.LevelInfo,
+			LogFormat:     LogText,
+			Keep:          7 * day,
+			Dedupe:        30 * day,
+		},
+		HTTP: HTTP{
+			Listen:       "127.0.0.1:8080",
+			AllowedHosts: []string{},
+			TokenFile:    data + tokenSuffix,
+			MaxBodyBytes: edge.MaxDataBytes,
+			Socket:       data + socketSuffix,
+		},
+		Handlers: []Handler{},
+		Routes:   []Route{},
+	}
+}
+
+// defaultHandler is a handler of this kind of which only the kind is given.
+func defaultHandler(k Kind) Handler {
+	h := Handler{
+		Kind:        k,
+		Effect:      edge.Idempotent,
+		Slots:       1,
+		Concurrency: 16,
+		Timeout:     5 * time.Second,
+		Retry:       edge.RetryPolicy{Base: time.Second, Max: time.Minute, MaxAttempts: 5},
+		MaxLosses:   edge.DefaultMaxLosses,
+	}
+	switch k {
+	case KindWebhook:
+		h.Timeout = 20 * time.Second
+		h.Retry = edge.RetryPolicy{Schedule: edge.WebhookSchedule, GiveUpAfter: day}
+		h.Webhook = &Webhook{Secrets: []string{}, Headers: map[string]string{}, PermanentStatus: []int{}}
+	case KindCommand:
+		h.Effect = edge.Once
+		h.Concurrency = runtime.NumCPU()
+		h.Timeout = 5 * time.Minute
+		h.Command = &Command{Env: map[string]string{}, SuccessExit: []int{0}, RetryExit: []int{75}}
+	case KindLog:
+	}
+	return h
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+func readNode(t *table) Node {
+	n := Default().Node
+	if s, ok := t.text("data", checkPath); ok {
+		n.Data = s
+	}
+	if s, ok := t.oneOf("durability", string(Full), string(Normal)); ok {
+		n.Durability = Durability(s)
+	}
+	if v, ok := t.number("workers", 1, 1024); ok {
+		n.Workers = v
+	}
+	if d, ok := t.duration("lease_s", time.Second, 5, 600); ok {
+		n.Lease = d
+	}
+	if d, ok := t.duration("shutdown_grace_s", time.Second, 0, 3600); ok {
+		n.ShutdownGrace = d
+	}
+	if s, ok := t.oneOf("log_level", "debug", "info", "warn", "error"); ok {
+		_ = n.LogLevel.UnmarshalText([]byte(s)) // each of the four is a level
+	}
+	if s, ok := t.oneOf("log_format", string(LogText), string(LogJSON)); ok {
+		n.LogFormat = LogFormat(s)
+	}
+	if d, ok := t.duration("keep_days", day, 1, 3650); ok {
+		n.Keep = d
+	}
+	if d, ok := t.duration("dedupe_days", day, 1, 3650); ok {
+		n.Dedupe = d
+	}
+	return n
+}
+
+// readHTTP reads [http] over the defaults in h.
+func readHTTP(t *table, h *HTTP) {
+	if s, ok := t.text("listen", checkListen); ok {
+		h.Listen = s
+	}
+	if hosts, ok := t.texts("allowed_hosts", MaxListItems, checkHost); ok {
+		h.AllowedHosts = hosts
+		for i, s := range hosts {
+			h.AllowedHosts[i] = strings.ToLower(s)
+		}
+	}
+	if s, ok := t.text("token_file", checkPath); ok {
+		h.TokenFile = s
+	}
+	if v, ok := t.number("max_body_bytes", 1024, 16<<20); ok {
+		h.MaxBodyBytes = v
+	}
+	if s, ok := t.text("socket", optional(checkPath)); ok {
+		h.Socket = s
+	}
+}
+
+// optional accepts "" and what check accepts.
+func optional(check func(string) (string, string)) func(string) (string, string) {
+	return func(s string) (string, string) {
+		if s == "" {
+			return "", ""
+		}
+		return check(s)
+	}
+}
+
+func checkPath(s string) (problem, allowed string) {
+	if s == "" {
+		return "is empty", "the path of a file"
+	}
+	return validText(s, MaxTextBytes), "a path of at most " + strconv.Itoa(MaxTextBytes) + " bytes without control characters"
+}
+
+func checkListen(s string) (problem, allowed string) {
+	allowed = `host:port, such as "127.0.0.1:8080"; "" for none`
+	if s == "" {
+		return "", ""
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "not host and port", allowed
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return "the port is not a number from 0 to 65535", allowed
+	}
+	if host != "" && net.ParseIP(host) == nil && !hostName(host) {
+		return "the host is neither an address nor a name", allowed
+	}
+	return "", ""
+}
+
+func checkHost(s string) (problem, allowed string) {
+	if net.ParseIP(s) == nil && !hostName(s) {
+		return "not a host name", `a name or address without scheme and port, such as "pi.example"`
+	}
+	return "", ""
+}
+
+// hostName reports whether s has the form of a host name.
+func hostName(s string) bool {
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for _, label := range strings.Split(s, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, c := range []byte(label) {
+			if !alphanumeric(c) && c != '-' && c != '_' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func alphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// validText says what is wrong with a text, "" when nothing is.
+func validText(s string, limit int) string {
+	if len(s) > limit {
+		return fmt.Sprintf("has %d bytes", len(s))
+	}
+	for _, r := range s {
+		if r < ' ' || r >= 0x7f && r <= 0x9f || r == utf8.RuneError {
+			return fmt.Sprintf("holds the control character %U", r)
+		}
+	}
+	return ""
+}

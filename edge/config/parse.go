@@ -1,0 +1,63 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Load reads the file at path. A file that cannot be read, is not a regular
+// file, or is larger than [MaxFileBytes] is an error that names it; faults of
+// its content are [Errors].
+func Load(path string) (*Config, error) {
+	b, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, b)
+}
+
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot be read: %w", path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, Errors{{File: path, Problem: "is not a regular file", Allowed: "name a TOML file"}}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot be read: %w", path, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1)) // one more, so that Parse sees that it is too large
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot be read: %w", path, err)
+	}
+	return b, nil
+}
+
+// Parse reads a configuration from b; name stands for the file in faults. The
+// error is an [Errors]. A syntax fault or a key given twice ends the reading;
+// all other faults are reported together.
+func Parse(name string, b []byte) (*Config, error) {
+	doc, errs := readDocument(name, b)
+	if errs != nil {
+		return nil, errs.finish(name)
+	}
+	root := table{doc: doc, values: doc.values}
+	c := Default()
+	c.File = name
+	root.section("node", func(t *table) { c.Node = readNode(t) })
+	c.HTTP.TokenFile = c.Node.Data + tokenSuffix
+	c.HTTP.Socket = c.Node.Data + socketSuffix
+	root.section("http", func(t *table) { readHTTP(t, &c.HTTP) })
+	root.each("handler", MaxHandlers, func(t *table) { c.Handlers = append(c.Handlers, readHandler(t)) })
+	root.each("route", MaxRoutes, func(t *table) { c.Routes = append(c.Routes, readRoute(t)) })
+	root.unknown()
+	checkNames(doc, &c)
+	if err := doc.faults.finish(name); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}

@@ -1,0 +1,126 @@
+// Package route decides which targets an event is owed to: matching of patterns
+// and making of target keys.
+//
+// A [Router] is made once from the rules of the configuration and asked for each
+// event. It never changes, so it may be used from many goroutines.
+package route
+
+import (
+	"fmt"
+	"time"
+
+	"fencepost/edge"
+)
+
+// Rule is one route.
+type Rule struct {
+	Name    string // required, unique among the rules
+	Type    string // pattern of the event's type; "" = "*"
+	Source  string // pattern of the source; "" = "*"
+	Subject string // pattern of the subject, which is "" when absent; "" = "*"
+	Handler string // required
+	// Key names the attribute that becomes the target's key; "" = one line
+	// for the whole handler; nil = [edge.DefaultKey].
+	Key *string
+	TTL time.Duration // the delivery expires this long after accept; 0 = never
+}
+
+// Router holds compiled rules.
+type Router struct {
+	routes []compiled
+}
+
+type compiled struct {
+	name, handler              string
+	eventType, source, subject pattern
+	key                        *string
+	ttlMS                      int64
+}
+
+// New compiles rules. Their order decides which of two routes to one target
+// counts: the first. No rule at all is valid. An error names the rule, wraps
+// [edge.ErrInvalid], and is that of the first rule that is wrong.
+func New(rules []Rule) (*Router, error) {
+	r := &Router{routes: make([]compiled, 0, len(rules))}
+	names := make(map[string]bool, len(rules))
+	for i, rule := range rules {
+		if rule.Name == "" {
+			return nil, fmt.Errorf("%w: route %d: the name is missing", edge.ErrInvalid, i+1)
+		}
+		if names[rule.Name] {
+			return nil, fmt.Errorf("%w: route %q: the name is given twice", edge.ErrInvalid, rule.Name)
+		}
+		names[rule.Name] = true
+		c, err := compileRule(rule)
+		if err != nil {
+			return nil, fmt.Errorf("%w: route %q: %w", edge.ErrInvalid, rule.Name, err)
+		}
+		r.routes = append(r.routes, c)
+	}
+	return r, nil
+}
+
+func compileRule(rule Rule) (compiled, error) {
+	c := compiled{name: rule.Name, handler: rule.Handler, ttlMS: rule.TTL.Milliseconds()}
+	if rule.Handler == "" {
+		return c, fmt.Errorf("the handler is missing")
+	}
+	if rule.TTL < 0 || rule.TTL > 0 && c.ttlMS == 0 {
+		return c, fmt.Errorf("ttl %v: at least 1 ms, or 0 for never", rule.TTL)
+	}
+	for _, p := range [...]struct {
+		what, text string
+		to         *pattern
+	}{
+		{"type", rule.Type, &c.eventType},
+		{"source", rule.Source, &c.source},
+		{"subject", rule.Subject, &c.subject},
+	} {
+		if p.text == "" {
+			p.text = "*"
+		}
+		if err := CheckPattern(p.text); err != nil {
+			return c, fmt.Errorf("%s: %w", p.what, err)
+		}
+		*p.to = compile(p.text)
+	}
+	if rule.Key != nil {
+		if err := CheckKey(*rule.Key); err != nil {
+			return c, fmt.Errorf("key: %w", err)
+		}
+		key := *rule.Key
+		c.key = &key
+	}
+	return c, nil
+}
+
+// Route lists the targets that e is owed to, in the order of the rules; nil when
+// no rule matches. Two routes to one target make one entry, that of the first. A
+// route whose key fails on e makes an entry with the reason as its Fault, once
+// for each handler, and does not touch the others.
+func (r *Router) Route(e *edge.Event) []edge.Routed {
+	var out []edge.Routed
+	for i := range r.routes {
+		c := &r.routes[i]
+		if !c.eventType.match(e.Type) || !c.source.match(e.Source) || !c.subject.match(e.Subject) {
+			continue
+		}
+		key, fault := render(c.key, e)
+		routed := edge.Routed{Route: c.name, Handler: c.handler, Key: key, TTLMS: c.ttlMS, Fault: fault}
+		if !owed(out, routed) {
+			out = append(out, routed)
+		}
+	}
+	return out
+}
+
+// owed reports whether the target of to is among those found. All faults of one
+// handler share its reserved target.
+func owed(found []edge.Routed, to edge.Routed) bool {
+	for _, f := range found {
+		if f.Handler == to.Handler && (f.Fault != "") == (to.Fault != "") && f.Key == to.Key {
+			return true
+		}
+	}
+	return false
+}
