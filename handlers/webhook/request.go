@@ -1,0 +1,115 @@
+package webhook
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"fencepost/edge"
+	"fencepost/handlers"
+)
+
+// Headers of each request beside those of CloudEvents and Standard Webhooks.
+const (
+	HeaderDelivery = "Fencepost-Delivery" // public id of the delivery
+	HeaderAttempt  = "Fencepost-Attempt"  // number of the attempt, from 1
+	HeaderFence    = "Fencepost-Fence"    // grows with each execution
+	HeaderTarget   = "Fencepost-Target"   // handler:key, encoded as a CloudEvents attribute
+)
+
+// DefaultContentType is sent for an event that names none.
+const DefaultContentType = "application/octet-stream"
+
+// request builds the one request of an attempt. A fault is the result for an
+// attempt that cannot begin. The secrets are those that the reply might echo.
+func (h *Handler) request(c *edge.Claim) (*http.Request, []handlers.Secret, *edge.Result) {
+	req := &http.Request{
+		Method:        http.MethodPost,
+		URL:           h.url,
+		Host:          h.url.Host,
+		Header:        make(http.Header),
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		ContentLength: int64(len(c.Event.Data)),
+		Body:          http.NoBody,
+	}
+	if len(c.Event.Data) > 0 {
+		// GetBody stays nil: the transport must not be able to send it twice.
+		req.Body = io.NopCloser(bytes.NewReader(c.Event.Data))
+	}
+	req.Header.Set("User-Agent", "fencepost")
+	secrets, err := staticHeaders(req.Header, h.config.Headers)
+	if err != nil {
+		return nil, nil, secretFault(err)
+	}
+	eventHeaders(req.Header, c)
+	if err := h.sign(req.Header, c); err != nil {
+		return nil, nil, secretFault(err)
+	}
+	return req, secrets, nil
+}
+
+func eventHeaders(to http.Header, c *edge.Claim) {
+	e := c.Event
+	to.Set("Content-Type", DefaultContentType)
+	if e.ContentType != "" {
+		to.Set("Content-Type", e.ContentType)
+	}
+	to.Set("Accept-Encoding", "identity")
+	to.Set("Ce-Specversion", "1.0")
+	for name, value := range e.Extensions {
+		to.Set("Ce-"+name, encodeAttribute(value))
+	}
+	for _, a := range [...]struct{ name, value string }{
+		{"Ce-Id", e.ID}, {"Ce-Source", e.Source}, {"Ce-Type", e.Type}, {"Ce-Subject", e.Subject}, {"Ce-Time", e.Time},
+	} {
+		if a.value != "" {
+			to.Set(a.name, encodeAttribute(a.value))
+		}
+	}
+	to.Set(HeaderDelivery, c.DeliveryID)
+	to.Set(HeaderAttempt, strconv.Itoa(c.Attempt))
+	to.Set(HeaderFence, strconv.FormatInt(int64(c.Fence), 10))
+	to.Set(HeaderTarget, encodeAttribute(c.Target.String()))
+}
+
+// sign sets the headers of Standard Webhooks. Secrets are read anew, and the
+// timestamp is that of this attempt.
+func (h *Handler) sign(to http.Header, c *edge.Claim) error {
+	timestamp := h.config.Now().Unix()
+	to.Set(HeaderID, c.Key)
+	to.Set(HeaderTimestamp, strconv.FormatInt(timestamp, 10))
+	if len(h.config.Secrets) == 0 {
+		return nil
+	}
+	keys := make([]Key, 0, len(h.config.Secrets))
+	for _, ref := range h.config.Secrets {
+		s, err := handlers.ResolveSecret(ref)
+		if err != nil {
+			return err
+		}
+		k, err := ParseKey(s)
+		if err != nil {
+			return errors.Join(errors.New("secret "+ref), err)
+		}
+		keys = append(keys, k)
+	}
+	signature, err := Sign(keys, c.Key, timestamp, c.Event.Data)
+	if err != nil {
+		return err
+	}
+	to.Set(HeaderSignature, signature)
+	return nil
+}
+
+func secretFault(err error) *edge.Result {
+	code := handlers.CodeSecretInvalid
+	if errors.Is(err, handlers.ErrSecretMissing) {
+		code = handlers.CodeSecretMissing
+	}
+	r := edge.Misconfigured(code, handlers.Detail(err.Error(), nil, false, nil))
+	return &r
+}
