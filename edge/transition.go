@@ -131,7 +131,9 @@ var Transitions = [...]Transition{
 	{Blocked, OnResolveRetry, Failed, false, NoCharge, "", "as failed, and a new generation takes the old place in line"},
 	{Blocked, OnSkip, Failed, false, NoCharge, "", "as resolve failed"},
 	{Blocked, OnReconfigure, Pending, false, NoCharge, "blocked for a configuration reason", "the handler's configuration changed or came back"},
+	{Blocked, OnReconfigure, Cancelled, false, NoCharge, "blocked for a configuration reason, cancel was asked for", "called off instead of tried again"},
 	{Blocked, OnReroute, Pending, false, NoCharge, "route_error", "the route works now; it joins the tail of its target"},
+	{Blocked, OnReroute, Cancelled, false, NoCharge, "the event has a delivery to that target", "the effect is owed already"},
 
 	{Succeeded, OnPrune, "", false, NoCharge, "", "older than it is kept"},
 	{Failed, OnPrune, "", false, NoCharge, "", "older than it is kept"},

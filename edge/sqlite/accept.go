@@ -57,6 +57,9 @@ func prepare(sub *edge.Submission) submission {
 		if r.Handler == "" || len(r.Key) > edge.MaxNameBytes {
 			p.fault = fmt.Errorf("%w: route %s: no handler, or a key of more than %d bytes", edge.ErrInvalid, r.Route, edge.MaxNameBytes)
 		}
+		if r.Key == edge.RouteErrorKey && r.Fault == "" {
+			p.fault = fmt.Errorf("%w: route %s: the key %s is reserved", edge.ErrInvalid, r.Route, r.Key)
+		}
 	}
 	return p
 }

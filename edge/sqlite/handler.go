@@ -334,9 +334,11 @@ func (tx *tx) requeue(id edge.DeliveryID, names map[string]bool) error {
 	if err != nil || !names[t.handler.name] {
 		return err
 	}
-	return tx.move(d, t, edge.OnReconfigure, edge.Verdict{
-		To: edge.Pending, Code: edge.CodeHandlerRequeued, DueMS: tx.now, Attempts: d.Attempts, Losses: d.Losses,
-	}, "", "")
+	v := edge.Verdict{To: edge.Pending, Code: edge.CodeHandlerRequeued, DueMS: tx.now, Attempts: d.Attempts, Losses: d.Losses}
+	if d.CancelMS != 0 { // what would lead to pending leads to cancelled once that was asked for
+		v.To, v.Code = edge.Cancelled, edge.CodeCancelled
+	}
+	return tx.move(d, t, edge.OnReconfigure, v, "", "")
 }
 
 // inSteps calls step in transactions of their own until it did less than a full

@@ -99,14 +99,14 @@ func verify(ctx context.Context, conn *sqlx.Conn, o Options, readOnly bool) erro
 
 // inspect looks at a database file before it is opened for writing, and refuses
 // what is not a private file of ours. It changes nothing: the file is opened
-// read-only and immutable. It reports whether the file exists.
+// read-only. It reports whether the file exists.
 func inspect(ctx context.Context, path string) (exists bool, err error) {
 	if err := checkFS(path); err != nil {
 		return false, refused(err)
 	}
 	fi, err := os.Lstat(path)
 	if os.IsNotExist(err) {
-		return false, nil
+		return false, refused(noLogLeft(path))
 	}
 	if err != nil {
 		return false, err
@@ -146,8 +146,29 @@ func inspectFile(path string, fi os.FileInfo) error {
 	return nil
 }
 
+// logged reports whether there is a log beside the database that holds something.
+func logged(path string) bool {
+	fi, err := os.Lstat(path + "-wal")
+	return err == nil && fi.Size() > 0
+}
+
+// noLogLeft refuses a log whose database is gone: SQLite would play it into the
+// new database that takes its place.
+func noLogLeft(path string) error {
+	if !logged(path) {
+		return nil
+	}
+	return fmt.Errorf("%s-wal is there, but %s is not; restore the database, or remove the -wal if neither is needed", path, path)
+}
+
+// inspectHeader reads what the file says that it is. A log is read with it, as a
+// crash may have left the truth there; without one the file is opened as
+// immutable, so that nothing is made beside it.
 func inspectHeader(ctx context.Context, path string) error {
-	uri := "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1"
+	uri := "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&_pragma=busy_timeout(5000)"
+	if !logged(path) {
+		uri += "&immutable=1"
+	}
 	db, err := sqlx.Open(driverName, uri)
 	if err != nil {
 		return err
@@ -175,6 +196,9 @@ func inspectHeader(ctx context.Context, path string) error {
 // complete, so a crash never leaves a half-made file under the real name.
 func create(ctx context.Context, path string, o Options, nowMS int64) error {
 	defer umask077()()
+	if !o.Share { // a sharer may be making the file at this moment
+		clearCutCreations(path)
+	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
 		return err
@@ -189,10 +213,21 @@ func create(ctx context.Context, path string, o Options, nowMS int64) error {
 	if err := fill(ctx, name, o, nowMS); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
-	if err := os.Rename(name, path); err != nil {
+	if err := renameNew(name, path); err != nil && !(o.Share && os.IsExist(err)) { // another sharer was faster
 		return fmt.Errorf("create %s: %w", path, err)
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// clearCutCreations removes what creations left that a crash cut short.
+func clearCutCreations(path string) {
+	left, err := filepath.Glob(globEscape(path) + ".new-*")
+	if err != nil {
+		return
+	}
+	for _, name := range left {
+		_ = os.Remove(name)
+	}
 }
 
 func fill(ctx context.Context, name string, o Options, nowMS int64) error {

@@ -112,6 +112,9 @@ func (tx *tx) resolve(d *delivery, t *target, r edge.Resolution) (edge.Delivery,
 	if d.Version != r.Version {
 		return edge.Delivery{}, illegal(d, on, fmt.Sprintf("it has changed since you saw it: version is %d, not %d", d.Version, r.Version))
 	}
+	if r.As == edge.ResolveRetry && d.block == blockRoute {
+		return edge.Delivery{}, illegal(d, on, "its route named no target yet; mend the route, which routes it again")
+	}
 	execution := d.Execution
 	v := edge.Verdict{To: to, Code: edge.CodeResolved, Attempts: d.Attempts, Losses: d.Losses}
 	if err := tx.move(d, t, on, v, "", ""); err != nil {
@@ -171,6 +174,9 @@ func (tx *tx) redrive(d *delivery, t *target, r edge.Redrive) (edge.Delivery, er
 		}
 	default:
 		return edge.Delivery{}, illegal(d, edge.OnRedrive, "only a final delivery is redriven")
+	}
+	if t.key == edge.RouteErrorKey {
+		return edge.Delivery{}, illegal(d, edge.OnRedrive, "its route never named a target; accept the event again under a new id")
 	}
 	var newer edge.DeliveryID
 	err := tx.row(`SELECT id FROM deliveries WHERE redrive_of = ?`, int64(d.ID)).Scan(&newer)
@@ -297,7 +303,7 @@ func (tx *tx) reroute(d *delivery, old *target, to edge.Routed) (edge.Delivery, 
 	if d.State != edge.Blocked || d.block != blockRoute {
 		return edge.Delivery{}, illegal(d, edge.OnReroute, "only a delivery blocked with route_error is routed again")
 	}
-	if to.Fault != "" || to.Handler != old.handler.name || len(to.Key) > edge.MaxNameBytes {
+	if to.Fault != "" || to.Handler != old.handler.name || to.Key == edge.RouteErrorKey || len(to.Key) > edge.MaxNameBytes {
 		return edge.Delivery{}, fmt.Errorf("%w: reroute of delivery %d: no usable target of handler %s", edge.ErrInvalid, d.ID, old.handler.name)
 	}
 	t, err := tx.ensureTarget(old.handler, to.Key)
@@ -308,8 +314,8 @@ func (tx *tx) reroute(d *delivery, old *target, to edge.Routed) (edge.Delivery, 
 	const twin = `SELECT id FROM deliveries WHERE event = ? AND target = ? AND id <> ? LIMIT 1`
 	err = tx.row(twin, int64(d.Event), t.id, int64(d.ID)).Scan(&other)
 	if err == nil {
-		v := edge.Verdict{To: edge.Failed, Code: edge.CodeRouteReevaluated, Attempts: d.Attempts, Losses: d.Losses}
-		if err := tx.move(d, old, edge.OnResolveFailed, v, "", ""); err != nil {
+		v := edge.Verdict{To: edge.Cancelled, Code: edge.CodeRouteReevaluated, Attempts: d.Attempts, Losses: d.Losses}
+		if err := tx.move(d, old, edge.OnReroute, v, "", ""); err != nil {
 			return edge.Delivery{}, err
 		}
 		return d.public(old), nil
@@ -322,8 +328,12 @@ func (tx *tx) reroute(d *delivery, old *target, to edge.Routed) (edge.Delivery, 
 		return edge.Delivery{}, err
 	}
 	line := tx.nextDelivery() // the tail, at this moment
-	const update = `UPDATE deliveries SET target = ?, ordered = ?, line = ? WHERE id = ? AND state = 'pending'`
-	ok, err := tx.guarded(update, t.id, t.slots == 1, int64(line), int64(d.ID))
+	d.Route, d.ExpiresMS = to.Route, 0
+	if to.TTLMS > 0 {
+		d.ExpiresMS = tx.now + to.TTLMS
+	}
+	const update = `UPDATE deliveries SET target = ?, ordered = ?, line = ?, route = ?, expires_ms = ? WHERE id = ? AND state = 'pending'`
+	ok, err := tx.guarded(update, t.id, t.slots == 1, int64(line), d.Route, orNil(d.ExpiresMS), int64(d.ID))
 	if err := mustChange(ok, err, "reroute", d.ID); err != nil {
 		return edge.Delivery{}, err
 	}

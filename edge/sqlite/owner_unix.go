@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"os"
+	"sync"
 	"syscall"
 )
 
@@ -16,8 +17,15 @@ func ownership(fi os.FileInfo) (uid uint32, links uint64, ok bool) {
 	return st.Uid, uint64(st.Nlink), true
 }
 
+// The mask is the whole process's, so only one opening at a time changes it.
+var umaskLock sync.Mutex
+
 // umask077 makes new files private and returns the undoing.
 func umask077() func() {
+	umaskLock.Lock()
 	old := syscall.Umask(0o077)
-	return func() { syscall.Umask(old) }
+	return func() {
+		syscall.Umask(old)
+		umaskLock.Unlock()
+	}
 }

@@ -48,6 +48,15 @@ type ending struct {
 	followUps []submission
 }
 
+// release reports whether e ends an execution that has not started.
+func (e *ending) release() bool {
+	switch e.on {
+	case edge.OnReleaseRetry, edge.OnReleaseDefer, edge.OnReleaseInterrupt, edge.OnReleaseBlock:
+		return true
+	}
+	return false
+}
+
 func endTrigger(o edge.Outcome, started bool) (edge.Trigger, error) {
 	if !started {
 		switch o {
@@ -151,10 +160,15 @@ func (tx *tx) endAgain(e *ending, x *execution, d *delivery, t *target) (edge.Se
 			s.DueMS = d.DueMS
 		}
 		return s, nil
+	case e.release():
+		return edge.Settled{}, fmt.Errorf("%w: execution %d has ended as %s", edge.ErrLeaseLost, x.ID, x.Outcome)
 	case x.Outcome != edge.OutcomeLost:
 		return edge.Settled{}, fmt.Errorf("%w: execution %d has ended as %s", edge.ErrConflict, x.ID, x.Outcome)
 	case tx.ownLoss(x, d) && (e.Outcome == edge.OutcomeSucceeded || e.Outcome == edge.OutcomeFailed) && len(e.followUps) == 0:
 		return tx.endLate(e, x, d, t)
+	}
+	if again, err := tx.lateBefore(e, x, d); again || err != nil {
+		return edge.Settled{Delivery: d.ID, State: d.State, Code: d.Code, Repeated: true}, err
 	}
 	const update = `UPDATE executions SET late_outcome = ? WHERE id = ? AND late_outcome IS NULL`
 	if _, err := tx.guarded(update, string(e.Outcome), int64(x.ID)); err != nil {
@@ -168,6 +182,17 @@ func (tx *tx) endAgain(e *ending, x *execution, d *delivery, t *target) (edge.Se
 // decided yet.
 func (tx *tx) ownLoss(x *execution, d *delivery) bool {
 	return d.State == edge.Blocked && d.block == blockOutcome && d.Execution == x.ID
+}
+
+// lateBefore reports whether e is the late result that decided d.
+func (tx *tx) lateBefore(e *ending, x *execution, d *delivery) (bool, error) {
+	if x.LateOutcome != e.Outcome || d.Execution != x.ID || !d.State.Final() || d.Code != e.Code {
+		return false, nil
+	}
+	var late bool
+	const query = `SELECT EXISTS (SELECT 1 FROM recoveries WHERE execution = ? AND resolution = 'late')`
+	err := tx.row(query, int64(x.ID)).Scan(&late)
+	return late, err
 }
 
 // endLate accepts the result of an execution that was thought lost.

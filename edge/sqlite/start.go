@@ -94,6 +94,8 @@ func (tx *tx) start(id edge.ExecutionID, token edge.Token) (edge.State, error) {
 	switch {
 	case !held || d.Execution != id:
 		return "", fmt.Errorf("%w: execution %d", edge.ErrLeaseLost, id)
+	case d.State == edge.Running:
+		return edge.Running, nil // the same start once more
 	case d.State != edge.Leased:
 		return "", illegal(d, edge.OnStart, "")
 	}
@@ -196,7 +198,7 @@ func (tx *tx) renew(live []edge.Token, r *edge.Renewed) error {
 	               FROM leases l LEFT JOIN deliveries d ON d.id = l.delivery WHERE l.owner = ? ORDER BY l.execution`
 	var orphans []leaseRow
 	err = tx.each(query, func(rows *sql.Rows) error {
-		var l leaseRow
+		l := leaseRow{owner: tx.w.store.owner}
 		var cancel bool
 		if err := rows.Scan(&l.token, &l.execution, &l.target, &l.expires, &cancel); err != nil {
 			return err

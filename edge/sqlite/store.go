@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +41,9 @@ type Options struct {
 	Share      bool         // several processes work on one file; slower
 	Config     string       // digest of the configuration; sharers must agree
 	Logger     *slog.Logger // nil discards
+	// MaxBatch is how many operations one commit may hold; 0 means 1024. 1
+	// turns group commit off, which only a comparison wants.
+	MaxBatch int
 	// ReadTimeout bounds one read; 0 means 5 s.
 	ReadTimeout time.Duration
 }
@@ -75,6 +77,9 @@ func Open(path string, o Options) (*Store, error) {
 	}
 	if o.Clock == nil {
 		o.Clock = edge.NewClock(nil)
+	}
+	if o.MaxBatch <= 0 {
+		o.MaxBatch = maxBatch
 	}
 	if o.Durability == "" {
 		o.Durability = DurabilityFull
@@ -131,23 +136,31 @@ func (s *Store) openWriter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if s.w == nil {
+			_ = conn.Close()
+		}
+	}()
 	if err := migrate(ctx, conn); err != nil {
 		return err
 	}
 	if err := verify(ctx, conn, s.o, false); err != nil {
 		return err
 	}
-	var facts struct {
-		Node     string `db:"node"`
-		LastSeen string `db:"last_seen"`
-	}
-	const read = `SELECT (SELECT value FROM settings WHERE name = 'node') AS node,
-	                     (SELECT value FROM settings WHERE name = 'last_seen_ms') AS last_seen`
-	if err := conn.GetContext(ctx, &facts, read); err != nil {
+	const node = `SELECT value FROM settings WHERE name = 'node'`
+	if err := conn.GetContext(ctx, &s.node, node); err != nil {
 		return err
 	}
-	s.node = facts.Node
-	if seen, err := strconv.ParseInt(facts.LastSeen, 10, 64); err == nil && s.o.Clock.NowMS() < seen-edge.StepDoubt.Milliseconds() {
+	// The latest time that this file knows to have passed.
+	const seen = `SELECT max(
+	    coalesce((SELECT accepted_ms FROM events ORDER BY id DESC LIMIT 1), 0),
+	    coalesce((SELECT max(claimed_ms, coalesce(ended_ms, 0)) FROM executions ORDER BY id DESC LIMIT 1), 0),
+	    coalesce((SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'last_seen_ms'), 0))`
+	var seenMS int64
+	if err := conn.GetContext(ctx, &seenMS, seen); err != nil {
+		return err
+	}
+	if s.o.Clock.NowMS() < seenMS-edge.StepDoubt.Milliseconds() {
 		s.o.Clock.Doubt()
 	}
 	s.w, err = newWriter(ctx, s, conn)

@@ -40,3 +40,9 @@ func TestTransitions(t *testing.T) {
 	t.Parallel()
 	edgetest.Exhaustive(t, storeBench())
 }
+
+// TestConformance runs the tests that every store must pass.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	edgetest.Conformance(t, storeBench())
+}

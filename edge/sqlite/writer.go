@@ -29,7 +29,7 @@ const (
 	phases
 )
 
-// maxBatch bounds the operations of one commit.
+// maxBatch bounds the operations of one commit unless Options say otherwise.
 const maxBatch = 1024
 
 // op is one operation. run works inside the writer's transaction. It checks its
@@ -150,7 +150,7 @@ func (w *writer) poke() {
 func (w *writer) take(batch []*op) []*op {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := min(len(w.inbox), maxBatch-len(batch))
+	n := min(len(w.inbox), w.store.o.MaxBatch-len(batch))
 	batch = append(batch, w.inbox[:n]...)
 	if n == len(w.inbox) {
 		w.inbox = nil
@@ -167,7 +167,7 @@ func (w *writer) gather() []*op {
 	batch := w.take(nil)
 	for {
 		n := len(batch)
-		if n == 0 || n >= maxBatch {
+		if n == 0 || n >= w.store.o.MaxBatch {
 			return batch
 		}
 		runtime.Gosched()
@@ -254,7 +254,7 @@ func (w *writer) syncDue() bool {
 
 // claimDue reports whether the standing dispatch could claim something now.
 func (w *writer) claimDue() bool {
-	if w.standing == nil || w.err() != nil || w.clock.Mono() < w.calmUntil {
+	if w.standing == nil || w.isClosed() || w.err() != nil || w.clock.Mono() < w.calmUntil {
 		return false
 	}
 	if w.store.o.Share && w.othersWrote() {

@@ -1,0 +1,181 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+)
+
+// Door is what the network listener needs of a node.
+type Door interface {
+	Intake
+	Node() string                    // id of the node, for public ids
+	Ready() error                    // nil while the node takes and dispatches events
+	Probe(ctx context.Context) error // touches the database
+}
+
+// Options say how the network listener guards itself.
+type Options struct {
+	// Token is the hash of the bearer token for POST /v1/events. The zero
+	// value closes that route to everybody.
+	Token TokenHash
+	// Hosts are the host names that the node answers to, beside the loopback
+	// names and the address that a request came in on.
+	Hosts []string
+	// MaxBody is the limit of the body of one event in bytes; 0 means
+	// edge.MaxDataBytes. A batch has edge.MaxBatchBytes.
+	MaxBody int
+	// ProbeTimeout bounds a health check; 0 means DefaultProbeTimeout.
+	ProbeTimeout time.Duration
+	// Logger takes the faults of the node; nil discards them.
+	Logger *slog.Logger
+}
+
+// NewHandler returns the handler of the network listener. It serves the routes
+// that the package comment lists; every other path is 404 before anything else
+// looks at the request, its host name excepted.
+func NewHandler(door Door, o Options) http.Handler {
+	f := &faults{logger: orDiscard(o.Logger)}
+	in := &intake{node: door.Node, take: door, maxBody: o.MaxBody, fail: f.answer}
+	h := newHealth(door.Probe, door.Ready, o.ProbeTimeout)
+	t := &router{}
+	t.handle(http.MethodPost, "/v1/events", requireToken(o.Token, in.post))
+	t.handle(http.MethodGet, "/healthz", h.healthz)
+	t.handle(http.MethodGet, "/readyz", h.readyz)
+	return f.recover(newHostGuard(o.Hosts, refuseCrossOrigin(t)))
+}
+
+// faults answers errors, and logs those that are the node's own.
+type faults struct {
+	logger *slog.Logger
+}
+
+func (f *faults) answer(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if p.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) {
+		f.logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", p.Code, "err", err)
+	}
+	writeProblem(w, r, p)
+}
+
+// recover turns a panic into a logged 500.
+func (f *faults) recover(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler {
+				panic(v)
+			}
+			f.logger.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+			writeProblem(w, r, NewProblem(CodeInternal, adviceOf(CodeInternal)))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// health answers the checks of a supervisor. It says no more than a class of
+// fault, since anybody may ask.
+type health struct {
+	prober *prober
+	ready  func() error
+}
+
+func newHealth(probe func(context.Context) error, ready func() error, timeout time.Duration) *health {
+	if timeout <= 0 {
+		timeout = DefaultProbeTimeout
+	}
+	return &health{prober: &prober{probe: probe, timeout: timeout}, ready: ready}
+}
+
+func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
+	h.answer(w, r, h.prober.check(r.Context()))
+}
+
+func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
+	err := h.ready()
+	if err != nil && ClassOf(err).Code == CodeInternal {
+		err = NewProblem(CodeNotReady, "the log of the node says why")
+	}
+	if err == nil {
+		err = h.prober.check(r.Context())
+	}
+	h.answer(w, r, err)
+}
+
+// answer says ok, or 503: a supervisor must not take a fault of the store for
+// anything else.
+func (h *health) answer(w http.ResponseWriter, r *http.Request, err error) {
+	if err == nil {
+		writeJSON(w, http.StatusOK, "application/json", map[string]string{"status": "ok"})
+		return
+	}
+	code := ClassOf(err).Code
+	if code == CodeTimeout || classByCode(code).Status != http.StatusServiceUnavailable {
+		code = CodeUnavailable
+	}
+	detail := "the store does not answer"
+	if code == CodeNotReady {
+		detail = "the log of the node says why"
+	}
+	writeProblem(w, r, NewProblem(code, detail))
+}
+
+// Timeouts bound the parts of a request. Zero fields have the defaults.
+type Timeouts struct {
+	Header time.Duration // until the header is there; 5 s
+	Body   time.Duration // from then until the body is there; 30 s
+	Answer time.Duration // for the answer, from the end of the header; 60 s
+	Idle   time.Duration // between two requests of a connection; 60 s
+}
+
+// maxHeaderBytes is the limit of a request's header.
+const maxHeaderBytes = 64 << 10
+
+// NewServer returns a server for handler with every limit set. Serve it on a
+// listener of [LimitListener], which it tells apart from others: what has not
+// sent a whole request may be closed for newcomers. logger takes what the
+// server has to say of broken connections, at level debug; nil discards it.
+func NewServer(handler http.Handler, logger *slog.Logger, t Timeouts) *http.Server {
+	or := func(d, otherwise time.Duration) time.Duration {
+		if d > 0 {
+			return d
+		}
+		return otherwise
+	}
+	header := or(t.Header, 5*time.Second)
+	return &http.Server{
+		Handler:                      handler,
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            header,
+		ReadTimeout:                  header + or(t.Body, 30*time.Second),
+		WriteTimeout:                 or(t.Answer, time.Minute),
+		IdleTimeout:                  or(t.Idle, time.Minute),
+		MaxHeaderBytes:               maxHeaderBytes,
+		ErrorLog:                     slog.NewLogLogger(orDiscard(logger).Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if lc, ok := c.(*limitedConn); ok {
+				return context.WithValue(ctx, connKey{}, lc)
+			}
+			return ctx
+		},
+		ConnState: func(c net.Conn, s http.ConnState) {
+			if lc, ok := c.(*limitedConn); ok && s == http.StateIdle {
+				lc.waiting()
+			}
+		},
+	}
+}
+
+func orDiscard(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return l
+}

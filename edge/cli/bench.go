@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"fmt"
+
+	"fencepost/edge/api"
+	"fencepost/edge/internal/bench"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) bench() *cobra.Command {
+	var o bench.Options
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this build on this disk against the naive form of itself",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.JSON = a.json
+			report, err := bench.Run(cmd.Context(), o, a.Out)
+			if err != nil {
+				return fmt.Errorf("bench: %w", err)
+			}
+			if a.json {
+				err = printJSON(a.Out, report)
+			}
+			if err == nil && report.Missed() > 0 {
+				return &quietError{api.ExitFailed}
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Dir, "dir", ".", "directory for the databases: on the disk that counts")
+	f.IntVar(&o.N, "n", 10_000, "deliveries of one round")
+	f.IntVar(&o.Rounds, "rounds", 3, "rounds of each contestant")
+	f.BoolVar(&o.All, "all", false, "also what takes minutes: large backlogs, memory, idle")
+	f.IntVar(&o.Large, "large", 1_000_000, "rows of a large backlog, with --all")
+	return c
+}

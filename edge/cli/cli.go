@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"strings"
+
+	"fencepost/edge"
+	"fencepost/edge/api"
+	"fencepost/edge/config"
+	"fencepost/handlers"
+
+	"github.com/spf13/cobra"
+)
+
+// DefaultConfig is the configuration file when neither --config nor
+// FENCEPOST_CONFIG names one.
+const DefaultConfig = "fencepost.toml"
+
+// configVariable names the configuration file in the environment.
+const configVariable = "FENCEPOST_CONFIG"
+
+// Streams are the standard streams of a command.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// app is one run of the program.
+type app struct {
+	Streams
+	config string // --config
+	json   bool   // --json
+	ran    bool   // the arguments were understood and a command began
+}
+
+// Main runs the command that args name and returns the exit code. It ends soon
+// after ctx is done.
+func Main(ctx context.Context, args []string, s Streams) int {
+	a := &app{Streams: s}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return api.ExitOK
+	}
+	if !a.ran {
+		err = fmt.Errorf("%w; run it with --help to see what it takes", asUsage(err))
+	}
+	code := exitCode(err)
+	a.printError(err, code)
+	return code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fencepost",
+		Short:         "Durable events, ordered and fenced deliveries, for small hosts",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+")")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON: times in UTC, public ids")
+	root.AddCommand(
+		a.serve(), a.send(), a.listen(),
+		a.deliveries(), a.delivery(), a.explain(), a.cancel(), a.redrive(), a.resolve(),
+		a.target(), a.handler(), a.status(), a.check(), a.clock(),
+		a.schema(), a.bench(), a.version(),
+	)
+	a.noteRuns(root)
+	return root
+}
+
+// noteRuns makes each command note that it began: an error before that is a
+// fault in the arguments.
+func (a *app) noteRuns(c *cobra.Command) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			a.ran = true
+			return run(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		a.noteRuns(sub)
+	}
+}
+
+// group is a command that only has commands of its own.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		return usage("%s needs one of its commands: run fencepost %s --help", c.Name(), c.Name())
+	}}
+	c.AddCommand(commands...)
+	return c
+}
+
+// usage is a fault in how a command was called.
+func usage(format string, args ...any) error { return asUsage(fmt.Errorf(format, args...)) }
+
+func asUsage(err error) error { return &usageError{err} }
+
+// usageError is ErrInvalid with nothing but its own text.
+type usageError struct{ cause error }
+
+func (e *usageError) Error() string   { return e.cause.Error() }
+func (e *usageError) Unwrap() []error { return []error{e.cause, edge.ErrInvalid} }
+
+// exitCode is the exit code of an error: that of its class.
+func exitCode(err error) int {
+	var faults config.Errors
+	if errors.As(err, &faults) {
+		return api.ExitUsage
+	}
+	var quiet *quietError
+	if errors.As(err, &quiet) {
+		return quiet.code
+	}
+	return api.ClassOf(err).Exit
+}
+
+// quietError ends a command whose output has said everything.
+type quietError struct{ code int }
+
+func (e *quietError) Error() string { return "" }
+
+func (a *app) printError(err error, code int) {
+	if err.Error() == "" {
+		return
+	}
+	if a.json {
+		p := struct {
+			Code   string           `json:"code"`
+			Detail string           `json:"detail"`
+			Exit   int              `json:"exit"`
+			Errors []api.FieldFault `json:"errors,omitempty"`
+		}{Code: api.ClassOf(err).Code, Detail: err.Error(), Exit: code}
+		if code == api.ExitUsage {
+			p.Code = api.CodeInvalid
+		}
+		var problem *api.Problem
+		if errors.As(err, &problem) {
+			p.Errors = problem.Errors
+		}
+		_ = printJSON(a.Err, p)
+		return
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(a.Err, "fencepost: "+safe(strings.TrimRight(line, "\n")))
+	}
+}
+
+// load reads the configuration.
+func (a *app) load() (config.Config, error) {
+	path := a.configPath()
+	c, err := config.Load(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return config.Config{}, usage("there is no configuration at %s: write one (config.example.toml shows every key; an empty file is valid), or name it with --config or %s", path, configVariable)
+	case err != nil:
+		return config.Config{}, asUsage(err)
+	}
+	return *c, nil
+}
+
+func (a *app) configPath() string {
+	if a.config != "" {
+		return a.config
+	}
+	if path := os.Getenv(configVariable); path != "" {
+		return path
+	}
+	return DefaultConfig
+}
+
+// dial connects to the node of the configuration.
+func (a *app) dial(ctx context.Context) (*api.Client, error) {
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return dialNode(ctx, c)
+}
+
+func dialNode(ctx context.Context, c config.Config) (*api.Client, error) {
+	if c.HTTP.Socket == "" {
+		return nil, usage("%s: http.socket is empty, and the command line needs the socket: give it a path and restart the node", c.File)
+	}
+	return api.Dial(ctx, c.HTTP.Socket)
+}
+
+// call connects to the node and prints what fn answers: as JSON, or by show.
+func call[T any](ctx context.Context, a *app, fn func(context.Context, *api.Client) (T, error), show func(T) error) error {
+	client, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	v, err := fn(ctx, client)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.Out, v)
+	}
+	return show(v)
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// maxShown bounds one field or line of output for people.
+const maxShown = 4 << 10
+
+// safe makes a text from outside harmless to a terminal, in one line.
+func safe(s string) string { return handlers.Line(s, maxShown) }
+
+// who is the name of the person at the keyboard, for decisions.
+func who() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return fmt.Sprintf("uid %d", os.Getuid())
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"fencepost/edge/api"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) handler() *cobra.Command {
+	return group("handler", "List handlers; pause and resume them", a.handlerList(), a.handlerPause(), a.handlerResume())
+}
+
+func oneHandler(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usage("give the name of one handler")
+	}
+	return nil
+}
+
+func (a *app) handlerList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List handlers and their gates",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) ([]api.Handler, error) {
+				return n.Handlers(ctx)
+			}, a.showHandlers)
+		},
+	}
+}
+
+func (a *app) showHandlers(hs []api.Handler) error {
+	if len(hs) == 0 {
+		_, err := fmt.Fprintln(a.Out, "no handlers; add some to the configuration and restart the node")
+		return err
+	}
+	t := table{header: []string{"HANDLER", "GATE", "CODE", "RESUMES", "REVISION"}, limits: []int{30, 0, 24, 0, 14}}
+	for _, h := range hs {
+		t.add(h.Name, string(h.Gate), h.Code, short(h.ResumeAt), h.Revision)
+	}
+	return t.print(a.Out)
+}
+
+func (a *app) showHandler(h api.Handler) error { return a.showHandlers([]api.Handler{h}) }
+
+func (a *app) handlerPause() *cobra.Command {
+	var d time.Duration
+	c := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Start no more deliveries of a handler; running ones go on",
+		Args:  oneHandler,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if d < 0 {
+				return usage("--for %s: it must not be negative", d)
+			}
+			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (api.Handler, error) {
+				return n.PauseHandler(ctx, args[0], d)
+			}, a.showHandler)
+		},
+	}
+	c.Flags().DurationVar(&d, "for", 0, "how long, such as 30m (default until it is resumed)")
+	return c
+}
+
+func (a *app) handlerResume() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Let a handler go on",
+		Args:  oneHandler,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (api.Handler, error) {
+				return n.ResumeHandler(ctx, args[0])
+			}, a.showHandler)
+		},
+	}
+}
+
+// shellWord writes s so that a shell takes it as one word.
+func shellWord(s string) string {
+	return "'" + strings.ReplaceAll(safe(s), "'", `'\''`) + "'"
+}

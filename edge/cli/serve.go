@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"fencepost/edge/config"
+	"fencepost/edge/node"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) serve() *cobra.Command {
+	var share bool
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node until it is told to stop (SIGTERM, Ctrl-C)",
+		Long: "Run a node: take events, route them and deliver them. The log goes to standard error.\n" +
+			"SIGTERM or Ctrl-C stops it in stages: no more claims, running work may end within\n" +
+			"shutdown_grace_s, then it is cut and accounted for. A second signal ends it at once.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runNode(cmd.Context(), share) },
+	}
+	c.Flags().BoolVar(&share, "share", false, "let several nodes work on one database file (slower; each needs its own listen and socket)")
+	return c
+}
+
+func (a *app) runNode(ctx context.Context, share bool) error {
+	c, err := a.load()
+	if err != nil {
+		return err
+	}
+	n, err := node.New(c, node.Options{
+		Logger:     newLogger(a.Err, c.Node),
+		Share:      share,
+		Version:    programVersion(),
+		EarliestMS: builtMS(),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = n.Run(ctx)
+	return err
+}
+
+func newLogger(w io.Writer, n config.Node) *slog.Logger {
+	o := &slog.HandlerOptions{Level: n.LogLevel}
+	if n.LogFormat == config.LogJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// builtMS is the time of the commit that this program was built from; 0 when it
+// is not known.
+func builtMS() int64 {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return 0
+	}
+	for _, s := range info.Settings {
+		if s.Key != "vcs.time" {
+			continue
+		}
+		if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
+			return t.UnixMilli()
+		}
+	}
+	return 0
+}

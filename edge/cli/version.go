@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker (Makefile).
+var version string
+
+// programVersion is the version, else what the build knows of itself.
+func programVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Version string `json:"version"`
+				Go      string `json:"go"`
+				System  string `json:"system"`
+			}{programVersion(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			if a.json {
+				return printJSON(a.Out, v)
+			}
+			_, err := fmt.Fprintf(a.Out, "fencepost %s (%s, %s)\n", v.Version, v.Go, v.System)
+			return err
+		},
+	}
+}

@@ -1,0 +1,62 @@
+package edgetest
+
+import (
+	"testing"
+)
+
+// Conformance runs the tests that every store must pass.
+func Conformance(t *testing.T, b Bench) {
+	for name, test := range map[string]func(*testing.T, *rig){
+		"AcceptIsIdempotent":              acceptIsIdempotent,
+		"AcceptJudgesEachEventAlone":      acceptJudgesEachEventAlone,
+		"TwoRoutesToOneTarget":            twoRoutesToOneTarget,
+		"RouteErrorIsRerouted":            routeErrorIsRerouted,
+		"RouteErrorIsNeverClaimed":        routeErrorIsNeverClaimed,
+		"RerouteToATargetThatHasIt":       rerouteToATargetThatHasIt,
+		"LineHoldsThroughRetries":         lineHoldsThroughRetries,
+		"RetryIsDueAtItsTime":             retryIsDueAtItsTime,
+		"BlockedHeadStallsAndIsSkipped":   blockedHeadStallsAndIsSkipped,
+		"HeldHeadStallsAndIsSkipped":      heldHeadStallsAndIsSkipped,
+		"HaltAndResume":                   haltAndResume,
+		"HaltAndRedrive":                  haltAndRedrive,
+		"OnlySettleAndSpentBudgetsHalt":   onlySettleAndSpentBudgetsHalt,
+		"ResolveRetryTakesThePlace":       resolveRetryTakesThePlace,
+		"UnorderedTargetsUseTheirSlots":   unorderedTargetsUseTheirSlots,
+		"ChangedOrderWaitsForOldRows":     changedOrderWaitsForOldRows,
+		"RetriesGetAQuarterAndAtMostHalf": retriesGetAQuarterAndAtMostHalf,
+		"OneSlotAlternates":               oneSlotAlternates,
+		"LimitsHold":                      limitsHold,
+		"RotationIsFair":                  rotationIsFair,
+		"HandlersTakeTurns":               handlersTakeTurns,
+		"GatesAreTestedAtClaimAndStart":   gatesAreTestedAtClaimAndStart,
+		"MissingHandlerKeepsItsWork":      missingHandlerKeepsItsWork,
+		"SettleClosesTheGate":             settleClosesTheGate,
+		"SettleAgainIsAnswered":           settleAgainIsAnswered,
+		"LateOutcomeIsKept":               lateOutcomeIsKept,
+		"StaleWorkerChangesNothing":       staleWorkerChangesNothing,
+		"FollowUpsAreAllOrNothing":        followUpsAreAllOrNothing,
+		"ExecutionsAreBounded":            executionsAreBounded,
+		"RedriveMakesOneNewGeneration":    redriveMakesOneNewGeneration,
+		"AgainIsInherited":                againIsInherited,
+		"AlreadyConsumedDoesNotStart":     alreadyConsumedDoesNotStart,
+		"ExpiredWorkIsNotStarted":         expiredWorkIsNotStarted,
+		"DoubtedClockExpiresNothing":      doubtedClockExpiresNothing,
+		"GiveUpByTime":                    giveUpByTime,
+		"PruneKeepsWhatIsNeeded":          pruneKeepsWhatIsNeeded,
+		"ClockStepBack":                   clockStepBack,
+		"DeadOwnerIsVoided":               deadOwnerIsVoided,
+		"LossesHaveTheirBudget":           lossesHaveTheirBudget,
+		"AcquireTakesTheTarget":           acquireTakesTheTarget,
+		"WatchSeesCommitsInOrder":         watchSeesCommitsInOrder,
+		"DispatchDelivers":                dispatchDelivers,
+		"PagesAreKeyset":                  pagesAreKeyset,
+		"FactsExplain":                    factsExplain,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, b)
+			test(t, r)
+			r.check()
+		})
+	}
+}

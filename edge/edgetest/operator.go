@@ -1,0 +1,269 @@
+package edgetest
+
+import (
+	"context"
+	"fmt"
+
+	"fencepost/edge"
+)
+
+// Cancel calls a delivery off.
+func (m *Model) Cancel(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error) {
+	var out edge.Delivery
+	err := m.update(ctx, "Cancel", func(t *tx) error {
+		d, err := t.find(id)
+		if err != nil {
+			return err
+		}
+		switch d.State {
+		case edge.Held, edge.Pending:
+			t.move(d, edge.Cancelled, edge.CodeCancelled)
+		case edge.Leased:
+			x := t.free(t.leaseOn(d), edge.OutcomeCancelled, edge.CodeCancelled, "")
+			t.end(d, edge.Cancelled, edge.CodeCancelled, x)
+		case edge.Running:
+			if d.CancelMS == 0 {
+				d.CancelMS = t.nowMS
+				d.Version++
+				t.committed(d, d.Execution, "")
+			}
+		case edge.Blocked:
+			return illegal(d, edge.OnCancel, "use resolve")
+		}
+		out = d.Delivery
+		return nil
+	})
+	return out, err
+}
+
+// leaseOn is the lease on a leased or running delivery.
+func (s *state) leaseOn(d *delivery) *edge.Lease {
+	for _, l := range s.leases {
+		if l.Delivery == d.ID {
+			return l
+		}
+	}
+	return nil
+}
+
+// Resolve decides a blocked delivery.
+func (m *Model) Resolve(ctx context.Context, r edge.Resolution) (edge.Delivery, error) {
+	on := "resolve " + edge.Trigger(r.As)
+	switch r.As {
+	case edge.ResolveSucceeded, edge.ResolveFailed, edge.ResolveRetry:
+	default:
+		return edge.Delivery{}, fmt.Errorf("%w: resolve as %q: succeeded, failed or retry", edge.ErrInvalid, r.As)
+	}
+	if r.Reason == "" {
+		return edge.Delivery{}, fmt.Errorf("%w: reason: must not be empty", edge.ErrInvalid)
+	}
+	var out edge.Delivery
+	err := m.update(ctx, "Resolve", func(t *tx) error {
+		d, err := t.find(r.Delivery)
+		switch {
+		case err != nil:
+			return err
+		case d.State != edge.Blocked:
+			return illegal(d, on, "only a blocked delivery is resolved")
+		case d.Version != r.Version:
+			return illegal(d, on, fmt.Sprintf("version %d was named, it is %d: look again", r.Version, d.Version))
+		case r.As == edge.ResolveRetry && d.Target.Key == edge.RouteErrorKey:
+			return illegal(d, on, "mend the route; it is re-evaluated then")
+		}
+		if r.As == edge.ResolveSucceeded {
+			t.move(d, edge.Succeeded, edge.CodeResolved)
+			out = d.Delivery
+			return nil
+		}
+		t.move(d, edge.Failed, edge.CodeResolved)
+		if r.As == edge.ResolveRetry {
+			d = t.renewGeneration(d, d.Line, edge.Redrive{})
+		}
+		out = d.Delivery
+		return nil
+	})
+	return out, err
+}
+
+// Redrive makes a new generation of a final delivery.
+func (m *Model) Redrive(ctx context.Context, r edge.Redrive) (edge.Delivery, error) {
+	var out edge.Delivery
+	err := m.update(ctx, "Redrive", func(t *tx) error {
+		d, err := t.find(r.Delivery)
+		switch {
+		case err != nil:
+			return err
+		case !d.State.Final():
+			return illegal(d, edge.OnRedrive, "it is not final yet")
+		case d.newer != 0:
+			return fmt.Errorf("%w: delivery %d has a newer generation, %d: redrive that one", edge.ErrConflict, d.ID, d.newer)
+		case d.State == edge.Succeeded && !r.Again:
+			return illegal(d, edge.OnRedrive, "ask for it again to repeat the effect")
+		case d.Target.Key == edge.RouteErrorKey:
+			return illegal(d, edge.OnRedrive, "its route never named a target")
+		}
+		tg := t.target(d.Target)
+		line := edge.DeliveryID(0)
+		if tg.Stall == edge.StallHalted && tg.Stalled == d.ID {
+			line = d.Line
+			t.unhalt(tg)
+		}
+		out = t.renewGeneration(d, line, r).Delivery
+		return nil
+	})
+	return out, err
+}
+
+// renewGeneration inserts the generation after d; line 0 is the tail.
+func (t *tx) renewGeneration(d *delivery, line edge.DeliveryID, r edge.Redrive) *delivery {
+	n := &delivery{}
+	n.Event, n.Target, n.Route = d.Event, d.Target, d.Route
+	n.Generation, n.RedriveOf = d.Generation+1, d.ID
+	n.Again = d.Again || r.Again && d.State == edge.Succeeded
+	n.Ordered, n.Line, n.State = t.target(d.Target).strict(), line, edge.Pending
+	n.Code = edge.CodeRedriven
+	if !r.NewKey {
+		n.KeyOf = d.KeyOf
+	}
+	t.insert(n)
+	d.newer = n.ID
+	return n
+}
+
+// ResumeTarget ends a halt.
+func (m *Model) ResumeTarget(ctx context.Context, at edge.Target) (edge.TargetInfo, error) {
+	var out edge.TargetInfo
+	err := m.update(ctx, "ResumeTarget", func(t *tx) error {
+		tg, err := t.findTarget(at)
+		if err != nil {
+			return err
+		}
+		if tg.Stall != edge.StallHalted {
+			return fmt.Errorf("%w: target %s is not halted", edge.ErrConflict, at)
+		}
+		t.unhalt(tg)
+		out = tg.TargetInfo
+		return nil
+	})
+	return out, err
+}
+
+func (s *state) findTarget(at edge.Target) (*target, error) {
+	tg := s.targets[at]
+	if tg == nil {
+		return nil, fmt.Errorf("%w: target %s", edge.ErrNotFound, at)
+	}
+	return tg, nil
+}
+
+// SkipTarget lets the line go past its stall.
+func (m *Model) SkipTarget(ctx context.Context, at edge.Target, version int64, reason, by string) (edge.TargetInfo, error) {
+	var out edge.TargetInfo
+	err := m.update(ctx, "SkipTarget", func(t *tx) error {
+		tg, err := t.findTarget(at)
+		if err != nil {
+			return err
+		}
+		d := t.deliveries[tg.Stalled]
+		switch {
+		case tg.Stall == edge.StallHalted:
+			t.unhalt(tg)
+		case tg.Stall == edge.NoStall:
+			return fmt.Errorf("%w: target %s is not stalled", edge.ErrConflict, at)
+		case tg.Stall == edge.StallHeld:
+			t.move(d, edge.Cancelled, edge.CodeTargetSkipped)
+		case reason == "":
+			return fmt.Errorf("%w: reason: must not be empty", edge.ErrInvalid)
+		case d.Version != version:
+			return illegal(d, edge.OnSkip, fmt.Sprintf("version %d was named, it is %d: look again", version, d.Version))
+		default:
+			t.move(d, edge.Failed, edge.CodeResolved)
+		}
+		out = tg.TargetInfo
+		return nil
+	})
+	return out, err
+}
+
+// SetGate opens, closes or pauses a handler.
+func (m *Model) SetGate(ctx context.Context, handler string, g edge.Gate, code string, resumeMS int64) (edge.HandlerInfo, error) {
+	if g != edge.GateOn && g != edge.GateOff && g != edge.GatePaused {
+		return edge.HandlerInfo{}, fmt.Errorf("%w: gate %q: on, off or paused", edge.ErrInvalid, g)
+	}
+	var out edge.HandlerInfo
+	err := m.update(ctx, "SetGate", func(t *tx) error {
+		h := t.handlers[handler]
+		if h == nil {
+			return fmt.Errorf("%w: handler %q", edge.ErrNotFound, handler)
+		}
+		if g == edge.GatePaused && resumeMS <= t.nowMS {
+			return fmt.Errorf("%w: a pause must end in the future", edge.ErrInvalid)
+		}
+		row := &h.HandlerInfo
+		if h.Gate == edge.GateMissing {
+			row = &h.kept
+		}
+		row.Gate, row.GateCode, row.ResumeMS = g, code, 0
+		switch g {
+		case edge.GatePaused:
+			row.ResumeMS = resumeMS
+		case edge.GateOn:
+			row.GateCode = ""
+		}
+		h.Version++
+		out = h.HandlerInfo
+		return nil
+	})
+	return out, err
+}
+
+// Reroute gives a delivery that is blocked by a fault of its route its target.
+func (m *Model) Reroute(ctx context.Context, id edge.DeliveryID, to edge.Routed) (edge.Delivery, error) {
+	if to.Fault != "" || to.Handler == "" || to.Key == edge.RouteErrorKey || len(to.Key) > edge.MaxNameBytes {
+		return edge.Delivery{}, fmt.Errorf("%w: reroute to %s:%s", edge.ErrInvalid, to.Handler, to.Key)
+	}
+	var out edge.Delivery
+	err := m.update(ctx, "Reroute", func(t *tx) error {
+		d, err := t.find(id)
+		switch {
+		case err != nil:
+			return err
+		case d.State != edge.Blocked || d.Code != edge.CodeRouteError:
+			return illegal(d, edge.OnReroute, "only route_error is rerouted")
+		case to.Handler != d.Target.Handler:
+			return fmt.Errorf("%w: reroute from handler %s to %s", edge.ErrInvalid, d.Target.Handler, to.Handler)
+		}
+		at := edge.Target{Handler: to.Handler, Key: to.Key}
+		if t.owed(d.Event, at) {
+			t.move(d, edge.Cancelled, edge.CodeRouteReevaluated)
+			out = d.Delivery
+			return nil
+		}
+		old := t.target(d.Target)
+		delete(old.open, d.ID)
+		t.refresh(old)
+		tg := t.target(at)
+		t.lastDelivery++
+		d.Target, d.Route, d.Line, d.Ordered = at, to.Route, t.lastDelivery, tg.strict()
+		d.DueMS, d.ExpiresMS = t.nowMS, 0
+		if to.TTLMS != 0 {
+			d.ExpiresMS = t.nowMS + to.TTLMS
+		}
+		tg.open[d.ID] = d
+		t.move(d, edge.Pending, edge.CodeRouteReevaluated)
+		t.pruneTargets()
+		out = d.Delivery
+		return nil
+	})
+	return out, err
+}
+
+// owed says whether an event has a delivery to a target.
+func (s *state) owed(n edge.EventID, at edge.Target) bool {
+	for _, d := range s.deliveries {
+		if d.Event == n && d.Target == at {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"fencepost/edge"
+	"fencepost/edge/api"
+)
+
+// door is a node as the api sees it: what changes something goes through the
+// engine, what only reads through the store.
+type door struct {
+	*edge.Engine
+	edge.Reader
+	n *Node
+}
+
+var _ api.Node = door{}
+
+func (n *Node) door() door { return door{Engine: n.engine, Reader: n.store, n: n} }
+
+func (d door) Node() string       { return d.n.store.Node() }
+func (d door) Clock() *edge.Clock { return d.n.store.Clock() }
+
+func (d door) ConfirmClock(context.Context) error {
+	d.Engine.ConfirmClock()
+	return nil
+}
+
+// Probe reads from the database, and goes through the writer with a step that
+// finds nothing to do: a locked file or a stuck disk shows in either.
+func (d door) Probe(ctx context.Context) error {
+	if _, err := d.n.store.Counters(ctx); err != nil {
+		return fmt.Errorf("probe, reading: %w", err)
+	}
+	if _, err := d.n.store.Prune(ctx, edge.PrunePolicy{Limit: 1}); err != nil {
+		return fmt.Errorf("probe, writing: %w", err)
+	}
+	return nil
+}
+
+func (d door) Status() api.Status {
+	n, now := d.n, d.n.engine.Status()
+	s := api.Status{
+		Node: n.store.Node(), Owner: n.store.Owner(), PID: os.Getpid(), Version: n.o.Version,
+		Database: n.c.Node.Data, Durability: string(n.c.Node.Durability), Listen: n.Addr(),
+		StartedAt: api.Stamp(n.since), Now: api.Stamp(n.store.Clock().NowMS()), Ready: true,
+		Live: now.Live, Held: now.Held, Stubborn: now.Stubborn, Doubted: now.Doubted,
+	}
+	if err := n.engine.Ready(); err != nil {
+		s.Ready, s.NotReady = false, err.Error()
+	}
+	return s
+}

@@ -1,0 +1,160 @@
+package node
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"fencepost/edge"
+	"fencepost/edge/config"
+	"fencepost/handlers"
+	"fencepost/handlers/command"
+	eventlog "fencepost/handlers/log"
+	"fencepost/handlers/webhook"
+)
+
+// handlers makes the handlers of the configuration. All faults are reported
+// together, with the line of the file.
+func (n *Node) handlers() ([]edge.HandlerSpec, error) {
+	var specs []edge.HandlerSpec
+	var faults []error
+	for i := range n.c.Handlers {
+		h := &n.c.Handlers[i]
+		impl, err := n.handler(h)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%w: %s:%d: handler %q: %w", edge.ErrInvalid, n.c.File, h.Line, h.Name, err))
+			continue
+		}
+		if c, ok := impl.(io.Closer); ok {
+			n.closers = append(n.closers, c)
+		}
+		specs = append(specs, spec(h, impl))
+	}
+	return specs, errors.Join(faults...)
+}
+
+func (n *Node) handler(h *config.Handler) (edge.Handler, error) {
+	switch h.Kind {
+	case config.KindWebhook:
+		return webhook.New(webhook.Config{
+			URL:              h.Webhook.URL,
+			Secrets:          h.Webhook.Secrets,
+			Headers:          h.Webhook.Headers,
+			PermanentCodes:   h.Webhook.PermanentStatus,
+			ConflictSucceeds: h.Webhook.Success409,
+			Concurrency:      h.Concurrency,
+			Timeout:          h.Timeout,
+			MaxPause:         h.Retry.Max,
+		})
+	case config.KindCommand:
+		return command.New(command.Config{
+			Argv:           h.Command.Argv,
+			Dir:            h.Command.Dir,
+			Env:            h.Command.Env,
+			SucceededCodes: h.Command.SuccessExit,
+			RetryCodes:     h.Command.RetryExit,
+			Timeout:        h.Timeout,
+		})
+	case config.KindLog:
+		return eventlog.New(eventlog.Config{Logger: n.log})
+	}
+	return nil, fmt.Errorf("kind %q is not known", h.Kind)
+}
+
+func spec(h *config.Handler, impl edge.Handler) edge.HandlerSpec {
+	return edge.HandlerSpec{
+		Name:          h.Name,
+		Handler:       impl,
+		Effect:        h.Effect,
+		Revision:      revision(h),
+		Slots:         h.Slots,
+		Concurrency:   h.Concurrency,
+		Timeout:       h.Timeout,
+		Retry:         h.Retry,
+		HaltOnFailure: h.Halt,
+		MaxLosses:     h.MaxLosses,
+	}
+}
+
+// revision names a handler's configuration: equal text, equal revision. Of its
+// secrets it knows which are there, not what they are, so that one that was
+// supplied is a change.
+func revision(h *config.Handler) string {
+	plain := *h
+	plain.Line = 0
+	present := map[string]bool{}
+	for _, ref := range secretRefs(h) {
+		_, err := handlers.ResolveSecret(ref)
+		present[ref] = err == nil
+	}
+	return hash(plain, present)[:12]
+}
+
+// secretRefs are the references to secrets in a handler's configuration.
+func secretRefs(h *config.Handler) []string {
+	var refs []string
+	add := func(values map[string]string) {
+		for _, v := range values {
+			if handlers.IsSecretRef(v) {
+				refs = append(refs, v)
+			}
+		}
+	}
+	if w := h.Webhook; w != nil {
+		refs = append(refs, w.Secrets...)
+		add(w.Headers)
+	}
+	if c := h.Command; c != nil {
+		add(c.Env)
+	}
+	return refs
+}
+
+// digest names what nodes that share a database must agree on: the handlers, the
+// routes, and how work is stored. Addresses and limits are each node's own.
+func digest(c config.Config) string {
+	hs := make([]config.Handler, len(c.Handlers))
+	for i, h := range c.Handlers {
+		h.Line, h.Concurrency = 0, 0
+		hs[i] = h
+	}
+	rs := make([]config.Route, len(c.Routes))
+	for i, r := range c.Routes {
+		r.Line = 0
+		rs[i] = r
+	}
+	return hash(hs, rs, c.Node.Durability, c.Node.Lease, c.Node.Keep, c.Node.Dedupe)
+}
+
+func hash(parts ...any) string {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(parts); err != nil {
+		panic("node: a configuration is always plain data: " + err.Error())
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// warn logs what is allowed and yet not what most people want.
+func (n *Node) warn() {
+	for i := range n.c.Handlers {
+		h := &n.c.Handlers[i]
+		for _, ref := range secretRefs(h) {
+			if _, err := handlers.ResolveSecret(ref); err != nil {
+				n.log.Warn("a secret is missing: the deliveries of the handler will be blocked until it is there", "handler", h.Name, "err", err)
+			}
+		}
+	}
+	if host, _, err := net.SplitHostPort(n.Addr()); err == nil && !net.ParseIP(host).IsLoopback() {
+		n.log.Warn("the listener can be reached from other hosts, and the token travels in clear: put a TLS proxy in front, or listen on 127.0.0.1", "listen", n.Addr())
+	}
+	if n.c.Node.Durability == config.Normal {
+		n.log.Warn("durability is normal: a power loss may cost about the last second of what was acknowledged")
+	}
+	if n.o.Share {
+		n.log.Warn("the database is shared: limits of workers and handlers hold for each process")
+	}
+}

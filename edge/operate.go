@@ -1,0 +1,128 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Cancel calls a delivery off. Before the start it is final at once; a running
+// handler's context is cancelled with [ErrCancelled] and what it answers is
+// stored. A final delivery is returned as it is; a blocked one must be resolved.
+func (e *Engine) Cancel(ctx context.Context, id DeliveryID) (Delivery, error) {
+	d, err := e.store.Cancel(ctx, id)
+	if err != nil {
+		return d, fmt.Errorf("cancel: %w", err)
+	}
+	if d.CancelMS != 0 || d.State == Cancelled {
+		e.live.cancelWhere(ErrCancelled, func(r *run) bool { return r.c != nil && r.c.Delivery == id })
+	}
+	return d, nil
+}
+
+// Resolve decides a blocked delivery; see [Operator].
+func (e *Engine) Resolve(ctx context.Context, r Resolution) (Delivery, error) {
+	return e.store.Resolve(ctx, r)
+}
+
+// Redrive makes a new generation of a final delivery; see [Operator].
+func (e *Engine) Redrive(ctx context.Context, r Redrive) (Delivery, error) {
+	return e.store.Redrive(ctx, r)
+}
+
+// ResumeTarget ends a halt; see [Operator].
+func (e *Engine) ResumeTarget(ctx context.Context, t Target) (TargetInfo, error) {
+	return e.store.ResumeTarget(ctx, t)
+}
+
+// SkipTarget lets a line go past its stall; see [Operator].
+func (e *Engine) SkipTarget(ctx context.Context, t Target, version int64, reason, by string) (TargetInfo, error) {
+	return e.store.SkipTarget(ctx, t, version, reason, by)
+}
+
+// SetGate opens, closes or pauses a handler's gate; see [Operator].
+func (e *Engine) SetGate(ctx context.Context, handler string, g Gate, code string, resumeMS int64) (HandlerInfo, error) {
+	return e.store.SetGate(ctx, handler, g, code, resumeMS)
+}
+
+// Bounds of one pass of Reroute.
+const (
+	reroutePage = 500
+	rerouteMost = 100_000
+)
+
+// Reroute asks the router again about deliveries that are blocked because their
+// route failed, and gives those whose route works now their target. It returns
+// how many those were. Start does this once by itself.
+func (e *Engine) Reroute(ctx context.Context) (int, error) {
+	if e.o.Router == nil {
+		return 0, nil
+	}
+	f := DeliveryFilter{State: Blocked, Code: CodeRouteError, Limit: reroutePage}
+	n := 0
+	for seen := 0; seen < rerouteMost; {
+		page, err := e.store.Deliveries(ctx, f)
+		if err != nil {
+			return n, fmt.Errorf("list deliveries with %s: %w", CodeRouteError, err)
+		}
+		for i := range page {
+			moved, err := e.rerouteOne(ctx, &page[i])
+			if err != nil {
+				return n, err
+			}
+			if moved {
+				n++
+			}
+		}
+		if len(page) < reroutePage {
+			return n, nil
+		}
+		seen += len(page)
+		f.Before = page[len(page)-1].ID
+	}
+	return n, nil
+}
+
+// rerouteOne reports whether d got its target. What concerns this delivery alone
+// (pruned, moved meanwhile, still no route) is no error.
+func (e *Engine) rerouteOne(ctx context.Context, d *Delivery) (bool, error) {
+	ev, err := e.store.Event(ctx, d.Event)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read event %d: %w", d.Event, err)
+	}
+	routes, err := e.route(&ev)
+	if err != nil {
+		e.log.Warn("route still fails", "delivery", int64(d.ID), "err", err)
+		return false, nil
+	}
+	for _, to := range routes {
+		if to.Route != d.Route || to.Handler != d.Target.Handler || to.Fault != "" {
+			continue
+		}
+		_, err := e.store.Reroute(ctx, d.ID, to)
+		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("reroute delivery %d: %w", d.ID, err)
+		}
+		if to.TTLMS != 0 {
+			e.expireAt(e.clock.NowMS() + max(to.TTLMS, 0))
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+func (e *Engine) rerouteAtStart(ctx context.Context) {
+	n, err := e.Reroute(ctx)
+	if err != nil {
+		e.storeFault("reroute", err)
+	}
+	if n > 0 {
+		e.log.Info("routes work again", "deliveries", n)
+	}
+}
