@@ -3,6 +3,7 @@ package edge_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,6 +115,30 @@ func TestReroutingGoesThroughAllPages(t *testing.T) {
 		b.model.FailNext("Deliveries", 1)
 		_, err = b.Reroute(t.Context())
 		require.ErrorIs(t, err, edge.ErrUnavailable)
+		b.finish()
+	})
+}
+
+func TestReroutingKeepsTheExpiryOfTheEvent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		fault := "no such field"
+		script := edgetest.NewScript()
+		o := only(handler("h", edge.Idempotent, script.Handle))
+		o.Router = edge.RouterFunc(func(*edge.Event) []edge.Routed {
+			return []edge.Routed{{Route: "r", Handler: "h", Key: "k", Fault: fault}}
+		})
+		b := newBench(t, o).start()
+		ev := edgetest.NewEvent("1", "k")
+		ev.Extensions = map[string]string{"expirytime": time.Now().Add(time.Minute).UTC().Format(time.RFC3339)}
+		a, err := b.Enqueue(t.Context(), ev)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		fault = ""
+		moved, err := b.Reroute(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, moved)
+		b.awaitNow(a.Deliveries[0].ID, edge.Expired)
+		require.Empty(t, script.Calls(), "it is too late for it")
 		b.finish()
 	})
 }

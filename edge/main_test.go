@@ -50,7 +50,7 @@ func to(handler string) edge.Router {
 	})
 }
 
-// handler is a registered handler with quick retries.
+// handler is the specification of a handler that is a function.
 func handler(name string, effect edge.Effect, f edge.HandlerFunc) edge.HandlerSpec {
 	return edge.HandlerSpec{Name: name, Handler: f, Effect: effect}
 }

@@ -94,6 +94,9 @@ func (e *Engine) rerouteOne(ctx context.Context, d *Delivery) (bool, error) {
 		return false, fmt.Errorf("read event %d: %w", d.Event, err)
 	}
 	routes, err := e.route(&ev)
+	if err == nil {
+		err = limitTTL(&ev, routes, e.clock.NowMS())
+	}
 	if err != nil {
 		e.log.Warn("route still fails", "delivery", int64(d.ID), "err", err)
 		return false, nil

@@ -394,3 +394,50 @@ func TestR37_BackoffEqualToTheLease(t *testing.T) {
 		b.finish()
 	})
 }
+
+// What happens between claim and start decides what the start does.
+func TestStartMeetsAConsumptionOrALostLease(t *testing.T) {
+	for name, tc := range map[string]struct {
+		during func(t *testing.T, b *bench, c *edge.Claim)
+		want   edge.Counters
+		state  edge.State
+	}{
+		"consumed": {
+			func(t *testing.T, b *bench, c *edge.Claim) { require.NoError(t, b.model.Consume(c.Event.N, c.Target)) },
+			edge.Counters{Claimed: 1, Consumed: 1}, edge.Succeeded,
+		},
+		"lease lost": {
+			func(t *testing.T, b *bench, c *edge.Claim) { stealLease(t, b.model, c.Delivery) },
+			edge.Counters{Claimed: 1, Lost: 1}, edge.Pending,
+		},
+		"cancelled": {
+			func(t *testing.T, b *bench, c *edge.Claim) {
+				d, err := b.Cancel(t.Context(), c.Delivery)
+				require.NoError(t, err)
+				require.Equal(t, edge.Cancelled, d.State)
+			},
+			edge.Counters{Claimed: 1, Lost: 1}, edge.Cancelled,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				script := edgetest.NewScript()
+				var b *bench
+				h := inspecting{script.Handle, func(_ context.Context, c *edge.Claim) edge.Inspection {
+					tc.during(t, b, c)
+					return edge.Inspection{}
+				}}
+				b = newBench(t, only(edge.HandlerSpec{Name: "h", Handler: h}))
+				id := b.enqueue("1", "k")
+				n, err := b.DispatchOnce(t.Context(), 1)
+				require.NoError(t, err)
+				require.Equal(t, tc.want, n)
+				require.Empty(t, script.Calls())
+				d, err := b.model.Delivery(t.Context(), id)
+				require.NoError(t, err)
+				require.Equal(t, tc.state, d.State)
+				b.finish()
+			})
+		})
+	}
+}

@@ -72,7 +72,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+")")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON: times in UTC, public ids")
 	root.AddCommand(
-		a.serve(), a.send(), a.listen(),
+		a.demo(), a.serve(), a.send(), a.listen(),
 		a.deliveries(), a.delivery(), a.explain(), a.cancel(), a.redrive(), a.resolve(),
 		a.target(), a.handler(), a.status(), a.check(), a.clock(),
 		a.schema(), a.bench(), a.version(),
@@ -154,8 +154,15 @@ func (a *app) printError(err error, code int) {
 		_ = printJSON(a.Err, p)
 		return
 	}
+	said := map[string]bool{} // joined errors may say the same twice
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintln(a.Err, "fencepost: "+safe(strings.TrimRight(line, "\n")))
+		if line = safe(strings.TrimRight(line, "\n")); !said[line] {
+			said[line] = true
+			fmt.Fprintln(a.Err, "fencepost: "+line)
+		}
+	}
+	if code == api.ExitStorage {
+		fmt.Fprintln(a.Err, "fencepost: what was acknowledged is stored; look at the disk, then start the node again and run fencepost check")
 	}
 }
 

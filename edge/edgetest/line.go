@@ -15,7 +15,7 @@ func (s *state) refresh(tg *target) {
 	}
 	tg.Stall, tg.Stalled = edge.NoStall, 0
 	if tg.inLine() {
-		if head := tg.head(); head != nil {
+		if head := tg.head(); head != nil && !tg.working() {
 			tg.stallBy(head)
 		}
 	} else {
@@ -47,6 +47,16 @@ func (tg *target) inLine() bool {
 		return ordered == len(tg.open)
 	}
 	return ordered > 0
+}
+
+// working says that a delivery of the target is under way.
+func (tg *target) working() bool {
+	for _, d := range tg.open {
+		if d.State == edge.Leased || d.State == edge.Running {
+			return true
+		}
+	}
+	return false
 }
 
 // line is the open deliveries by their place in line.

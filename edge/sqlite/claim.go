@@ -46,7 +46,7 @@ func (s *Store) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) erro
 	case <-s.w.failed:
 	case <-s.w.ended:
 	}
-	stop := func(tx *tx) error { tx.w.standing = nil; return nil }
+	stop := func(tx *tx) error { tx.w.standing, tx.dispatching = nil, false; return nil }
 	if err := s.w.do(context.WithoutCancel(ctx), phaseSettle, stop); err != nil {
 		return err
 	}

@@ -185,6 +185,11 @@ func (s *Store) Register(ctx context.Context, rs []edge.Registration, limit int,
 	if limit < 1 || leaseMS < 1 {
 		return fmt.Errorf("%w: limit %d and lease %d ms must be at least 1", edge.ErrInvalid, limit, leaseMS)
 	}
+	for i := range rs {
+		if err := registrationFault(&rs[i]); err != nil {
+			return err
+		}
+	}
 	var resized []int64
 	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
 		resized = resized[:0]
@@ -236,12 +241,6 @@ func (tx *tx) register(rs []edge.Registration, resized *[]int64) error {
 }
 
 func (tx *tx) registerOne(h *handler, r *edge.Registration, resized *[]int64) error {
-	if r.Slots < 1 || r.Limit < 1 {
-		return fmt.Errorf("%w: handler %s: slots and limit must be at least 1", edge.ErrInvalid, r.Name)
-	}
-	if err := tx.w.hands.known(r.Effect); err != nil {
-		return err
-	}
 	rev, err := tx.ensureRevision(h, r)
 	if err != nil {
 		return err
@@ -260,12 +259,19 @@ func (tx *tx) registerOne(h *handler, r *edge.Registration, resized *[]int64) er
 	return tx.writeHandler(h)
 }
 
-func (hs *handlers) known(e edge.Effect) error {
-	switch e {
+// registrationFault judges a declaration before anything is written.
+func registrationFault(r *edge.Registration) error {
+	if r.Name == "" || len(r.Name) > edge.MaxNameBytes {
+		return fmt.Errorf("%w: handler %q: a name has 1 to %d bytes", edge.ErrInvalid, r.Name, edge.MaxNameBytes)
+	}
+	if r.Slots < 1 || r.Limit < 1 {
+		return fmt.Errorf("%w: handler %s: slots and limit must be at least 1", edge.ErrInvalid, r.Name)
+	}
+	switch r.Effect {
 	case edge.Idempotent, edge.Transactional, edge.Once:
 		return nil
 	}
-	return fmt.Errorf("%w: effect %q: must be idempotent, transactional or once", edge.ErrInvalid, e)
+	return fmt.Errorf("%w: handler %s: effect %q: must be idempotent, transactional or once", edge.ErrInvalid, r.Name, r.Effect)
 }
 
 func (tx *tx) ensureRevision(h *handler, r *edge.Registration) (int64, error) {

@@ -1,11 +1,13 @@
 package sqlite
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"fencepost/edge"
 
@@ -52,11 +54,9 @@ func takeLocks(db, owner string, share bool) (*locks, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %s is in use by %s; stop it first, or use the command line beside it", edge.ErrConflict, db, readHolder(db))
 	}
-	l.owner = flock.New(ownerLockPath(db, owner), flock.SetPermissions(0o600))
-	ok, err = l.owner.TryLock()
-	if err != nil || !ok {
+	if l.owner, err = lockOwner(ownerLockPath(db, owner)); err != nil {
 		_ = l.file.Unlock()
-		return nil, fmt.Errorf("lock %s: taken=%t: %w", ownerLockPath(db, owner), ok, err)
+		return nil, err
 	}
 	text, err := json.Marshal(holder{os.Getpid(), owner})
 	if err == nil {
@@ -68,6 +68,35 @@ func takeLocks(db, owner string, share bool) (*locks, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// lockOwner takes the lock that proves an opening alive. A process that tidies up
+// may remove the file between its making and its locking. Then it is made again:
+// a lock on a file that has lost its name proves nothing.
+func lockOwner(path string) (*flock.Flock, error) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		f := flock.New(path, flock.SetPermissions(0o600))
+		if _, err := f.TryLockContext(ctx, time.Millisecond); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if named(f) {
+			return f, nil
+		}
+		_ = f.Unlock()
+	}
+}
+
+// named reports whether the file that f has locked still has its name.
+func named(f *flock.Flock) bool {
+	locked, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(f.Path())
+	return err == nil && os.SameFile(locked, there)
 }
 
 func readHolder(db string) string {

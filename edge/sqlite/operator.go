@@ -329,7 +329,7 @@ func (tx *tx) reroute(d *delivery, old *target, to edge.Routed) (edge.Delivery, 
 	}
 	line := tx.nextDelivery() // the tail, at this moment
 	d.Route, d.ExpiresMS = to.Route, 0
-	if to.TTLMS > 0 {
+	if to.TTLMS != 0 {
 		d.ExpiresMS = tx.now + to.TTLMS
 	}
 	const update = `UPDATE deliveries SET target = ?, ordered = ?, line = ?, route = ?, expires_ms = ? WHERE id = ? AND state = 'pending'`

@@ -71,7 +71,7 @@ func (tx *tx) runBatch(batch []*op, dispatching bool) error {
 		if err := tx.flush(); err != nil {
 			return err
 		}
-		if dispatching && p != phaseClaim {
+		if tx.dispatching && p != phaseClaim {
 			claims, err := tx.claimReady(noLimit)
 			if err != nil {
 				return err

@@ -230,6 +230,9 @@ func (w *writer) untilDue() (time.Duration, bool) {
 			wait, ok = d, true
 		}
 	}
+	if w.err() != nil {
+		return 0, false
+	}
 	if w.standing != nil {
 		if ms := w.hands.nextDue(); ms > 0 {
 			earlier(time.Duration(ms-w.clock.NowMS()) * time.Millisecond)
@@ -249,7 +252,7 @@ func (w *writer) untilDue() (time.Duration, bool) {
 const unsyncedLimit = 900 * time.Millisecond
 
 func (w *writer) syncDue() bool {
-	return w.unsyncedAt > 0 && w.clock.Mono() >= w.unsyncedAt+unsyncedLimit
+	return w.unsyncedAt > 0 && w.err() == nil && w.clock.Mono() >= w.unsyncedAt+unsyncedLimit
 }
 
 // claimDue reports whether the standing dispatch could claim something now.
@@ -328,6 +331,7 @@ const calm = time.Second
 // and answers. On an error nothing is answered; began tells whether the
 // transaction had begun.
 func (w *writer) attempt(batch []*op, dispatching bool) (began bool, err error) {
+	st := w.standing // an operation of the batch may end it, after something was claimed for it
 	tx, err := w.beginTx()
 	began = tx != nil
 	if err == nil {
@@ -338,7 +342,7 @@ func (w *writer) attempt(batch []*op, dispatching bool) (began bool, err error) 
 	if err == nil {
 		err = w.bound(tx)
 		if err == nil {
-			w.publish(tx)
+			w.publish(tx, st)
 			answer(batch, nil)
 			return true, nil
 		}
@@ -382,7 +386,7 @@ func (w *writer) checkpoint() error {
 }
 
 // publish hands out what a commit made known: changes, then claims.
-func (w *writer) publish(tx *tx) {
+func (w *writer) publish(tx *tx, st *standing) {
 	if tx.wrote {
 		w.commits.Add(1)
 	}
@@ -394,7 +398,7 @@ func (w *writer) publish(tx *tx) {
 		(*fn)(tx.changes)
 	}
 	if len(tx.claims) > 0 {
-		w.standing.deliver(tx.claims)
+		st.deliver(tx.claims)
 	}
 }
 
@@ -403,14 +407,15 @@ func answer(batch []*op, err error) {
 		if o.done == nil {
 			continue
 		}
+		select {
+		case <-o.done: // answered before; its caller may be reading err
+			continue
+		default:
+		}
 		if err != nil {
 			o.err = err
 		}
-		select {
-		case <-o.done:
-		default:
-			close(o.done)
-		}
+		close(o.done)
 	}
 }
 

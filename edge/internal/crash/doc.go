@@ -1,0 +1,19 @@
+// Package crash holds the tests that run the built program and hurt it: kill -9
+// under load, processes that are stopped past their lease and wake up again,
+// SIGTERM, and the cases of other products replayed on the binary. It has no
+// code of its own.
+//
+// Two ledgers are kept outside the program: what producers saw acknowledged, and
+// what receivers and commands saw of each idempotency key. At the end the
+// ledgers are compared with the database, which is read only through the
+// program's own doors. A suite counts the faults that it made and fails when
+// none of them hit anything.
+//
+// The short form takes about a minute. These variables make it longer:
+//
+//	FENCEPOST_KILLS    kills of the kill loop (default 40)
+//	FENCEPOST_ZOMBIES  rounds of stopping a process past its lease (default 1)
+//	FENCEPOST_STOPS    graceful stops under load (default 10)
+//	FENCEPOST_KEYS     events that 32 submitters send at once (default 40)
+//	FENCEPOST_SEED     seed of every random choice (default: printed by each test)
+package crash

@@ -1,0 +1,205 @@
+-- The schema of a fresh fencepost database: a dump, written by `make schema`.
+-- Times are milliseconds UTC and end in _ms. Ids come from the table sequences.
+
+CREATE TABLE settings (
+    -- Facts about this file: node (random id), created_ms, last_seen_ms.
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sequences (
+    -- One row. Every id comes from here; no id is used twice and no number
+    -- is ever lowered. Read at BEGIN IMMEDIATE, written back once a commit.
+    id         INTEGER PRIMARY KEY CHECK (id = 1),
+    event      INTEGER NOT NULL,
+    delivery   INTEGER NOT NULL,
+    execution  INTEGER NOT NULL,
+    target     INTEGER NOT NULL,
+    commit_no  INTEGER NOT NULL -- number of the last writing commit
+) STRICT;
+
+CREATE TABLE counters (
+    -- Kept in the transactions that they count. A name that begins with
+    -- "state." is the number of deliveries in that state now.
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE owners (
+    -- One row per opening of this file that held leases.
+    id        INTEGER PRIMARY KEY,
+    name      TEXT NOT NULL UNIQUE, -- random; never the host name
+    pid       INTEGER NOT NULL,
+    config    TEXT NOT NULL,        -- digest of the configuration, compared among sharers
+    opened_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE handlers (
+    -- Named code that performs deliveries, as the last configuration knew it.
+    id        INTEGER PRIMARY KEY,
+    name      TEXT NOT NULL UNIQUE,
+    gate      TEXT NOT NULL CHECK (gate IN ('on', 'off', 'missing', 'paused')), -- claiming reads it
+    gate_kept TEXT CHECK (gate_kept IN ('on', 'off', 'paused')), -- the gate to return to when it is no longer missing
+    gate_code TEXT NOT NULL,    -- why the gate is not on
+    resume_ms INTEGER,          -- end of a pause
+    slots     INTEGER NOT NULL CHECK (slots >= 1), -- per target; 1 = strict order
+    revision  INTEGER NOT NULL, -- revisions.id of the present configuration
+    version   INTEGER NOT NULL,
+    CHECK ((gate = 'missing') = (gate_kept IS NOT NULL)),
+    CHECK (gate <> 'paused' OR resume_ms IS NOT NULL)
+) STRICT;
+
+CREATE TABLE revisions (
+    -- What a handler declared with one revision of its configuration.
+    -- Executions point here, so that settle and recovery go by what held at
+    -- the claim.
+    id       INTEGER PRIMARY KEY,
+    handler  INTEGER NOT NULL REFERENCES handlers (id),
+    revision TEXT NOT NULL,
+    effect   TEXT NOT NULL CHECK (effect IN ('idempotent', 'transactional', 'once')),
+    UNIQUE (handler, revision, effect)
+) STRICT;
+
+CREATE TABLE targets (
+    -- A handler and a key: the scope of order and of the lease. ready_ms and
+    -- stall are decided by one function after every move, so claiming looks
+    -- only at targets that have something claimable.
+    id           INTEGER PRIMARY KEY,
+    handler      INTEGER NOT NULL REFERENCES handlers (id),
+    key          TEXT NOT NULL,
+    slots        INTEGER NOT NULL CHECK (slots >= 1),
+    busy         INTEGER NOT NULL CHECK (busy >= 0),     -- lease rows
+    borrowed     INTEGER NOT NULL CHECK (borrowed >= 0 AND borrowed <= busy), -- those of WithTarget among them
+    open         INTEGER NOT NULL CHECK (open >= 0),     -- deliveries not final
+    open_ordered INTEGER NOT NULL CHECK (open_ordered >= 0 AND open_ordered <= open),
+    kept         INTEGER NOT NULL CHECK (kept >= open),  -- delivery and consumption rows; at 0 the target goes
+    ready_ms     INTEGER,           -- NULL = nothing claimable
+    class        INTEGER NOT NULL CHECK (class IN (0, 1)), -- 0 first tries, 1 retries
+    stall        TEXT CHECK (stall IN ('held', 'blocked', 'halted')),
+    stalled      INTEGER,           -- the delivery that the stall names
+    served_ms    INTEGER NOT NULL,  -- last claim; makes rotation fair
+    version      INTEGER NOT NULL,
+    CHECK ((stall IS NULL) = (stalled IS NULL)),
+    CHECK (stall IS NULL OR ready_ms IS NULL)
+) STRICT;
+CREATE UNIQUE INDEX targets_by_name ON targets (handler, key);
+CREATE INDEX targets_ready ON targets (handler, class, ready_ms) WHERE ready_ms IS NOT NULL;
+CREATE INDEX targets_stalled ON targets (handler, key) WHERE stall IS NOT NULL;
+
+CREATE TABLE events (
+    -- Immutable facts, accepted once. (source, event_id) identifies; hash is
+    -- 64 bits of it, and the full key is compared on a hit.
+    id           INTEGER PRIMARY KEY,
+    hash         INTEGER NOT NULL,
+    source       TEXT NOT NULL,
+    event_id     TEXT NOT NULL,
+    type         TEXT NOT NULL,
+    subject      TEXT,
+    time         TEXT,             -- RFC 3339, exactly as received
+    content_type TEXT,
+    extensions   TEXT,             -- JSON object of extension attributes
+    depth        INTEGER NOT NULL, -- length of the chain of follow-ups
+    accepted_ms  INTEGER NOT NULL,
+    sha256       BLOB NOT NULL CHECK (length(sha256) = 32), -- over type, subject, content type and data
+    data         BLOB              -- the bytes exactly as received; NULL once pruned
+) STRICT;
+CREATE INDEX events_by_hash ON events (hash);
+
+CREATE TABLE deliveries (
+    -- One event owed to one target: the durable obligation, with its state.
+    id             INTEGER PRIMARY KEY,
+    event          INTEGER NOT NULL REFERENCES events (id),
+    target         INTEGER NOT NULL, -- targets.id
+    generation     INTEGER NOT NULL CHECK (generation >= 1),
+    redrive_of     INTEGER,          -- the generation before
+    key_of         INTEGER,          -- whose id is the idempotency key; NULL = its own
+    again          INTEGER NOT NULL CHECK (again IN (0, 1)), -- repeats an effect that succeeded
+    route          TEXT NOT NULL,
+    ordered        INTEGER NOT NULL CHECK (ordered IN (0, 1)), -- fixed at accept
+    line           INTEGER NOT NULL, -- place in line: its own id, or inherited
+    state          TEXT NOT NULL CHECK (state IN ('held', 'pending', 'leased', 'running', 'blocked',
+                                                  'succeeded', 'failed', 'cancelled', 'expired')),
+    block          TEXT CHECK (block IN ('outcome', 'config', 'route', 'refused')), -- what a blocked one waits for
+    due_ms         INTEGER NOT NULL,
+    accepted_ms    INTEGER NOT NULL,
+    expires_ms     INTEGER,
+    first_start_ms INTEGER,
+    attempts       INTEGER NOT NULL CHECK (attempts >= 0),   -- charged to the retry budget
+    losses         INTEGER NOT NULL CHECK (losses >= 0),     -- lost to crashes
+    executions     INTEGER NOT NULL CHECK (executions >= 0), -- all, those no longer kept included
+    execution      INTEGER,          -- the latest
+    code           TEXT NOT NULL,    -- why it is in this state
+    cancel_ms      INTEGER,
+    finished_ms    INTEGER,
+    version        INTEGER NOT NULL,
+    CHECK ((finished_ms IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled', 'expired'))),
+    CHECK ((block IS NOT NULL) = (state = 'blocked')),
+    CHECK (state NOT IN ('leased', 'running') OR execution IS NOT NULL),
+    CHECK (state <> 'running' OR first_start_ms IS NOT NULL)
+) STRICT;
+CREATE INDEX deliveries_line ON deliveries (target, line) WHERE state IN ('held', 'pending', 'blocked');
+CREATE INDEX deliveries_due ON deliveries (target, due_ms, line) WHERE state = 'pending' AND ordered = 0;
+CREATE INDEX deliveries_expiring ON deliveries (expires_ms) WHERE expires_ms IS NOT NULL AND state IN ('held', 'pending');
+CREATE INDEX deliveries_finished ON deliveries (finished_ms) WHERE finished_ms IS NOT NULL;
+CREATE INDEX deliveries_blocked ON deliveries (id) WHERE state = 'blocked';
+CREATE INDEX deliveries_of_event ON deliveries (event);
+CREATE UNIQUE INDEX deliveries_redrive ON deliveries (redrive_of) WHERE redrive_of IS NOT NULL;
+
+CREATE TABLE executions (
+    -- One claim of a delivery under one lease. The id only grows: it is the
+    -- fence. Inserted in the claiming commit, updated once at settle.
+    id           INTEGER PRIMARY KEY,
+    delivery     INTEGER,          -- NULL for WithTarget
+    attempt      INTEGER NOT NULL,
+    owner        INTEGER NOT NULL, -- owners.id
+    token        INTEGER NOT NULL, -- of its lease
+    revision     INTEGER,          -- what the handler declared at the claim; NULL for WithTarget
+    claimed_ms   INTEGER NOT NULL,
+    started_ms   INTEGER,
+    ended_ms     INTEGER,
+    outcome      TEXT CHECK (outcome IN ('succeeded', 'retry', 'failed', 'deferred', 'indeterminate', 'blocked',
+                                         'interrupted', 'cancelled', 'lost')),
+    code         TEXT,
+    detail       TEXT,             -- for people; scrubbed and bounded
+    late_outcome TEXT,             -- what the handler answered after its lease was gone
+    CHECK ((ended_ms IS NOT NULL) = (outcome IS NOT NULL))
+) STRICT;
+CREATE INDEX executions_of_delivery ON executions (delivery, id) WHERE delivery IS NOT NULL;
+
+CREATE TABLE leases (
+    -- The right to work on a target until a time. Rows exist only while
+    -- held, so there are never more than workers.
+    target     INTEGER NOT NULL, -- targets.id
+    slot       INTEGER NOT NULL,
+    token      INTEGER NOT NULL,
+    delivery   INTEGER,           -- NULL for WithTarget
+    execution  INTEGER NOT NULL,
+    owner      INTEGER NOT NULL, -- owners.id
+    expires_ms INTEGER NOT NULL,
+    PRIMARY KEY (target, slot)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE consumptions (
+    -- The effect of this event for this target is done. Written with every
+    -- move into succeeded, and outlives delivery and body.
+    event  INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    PRIMARY KEY (event, target)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE recoveries (
+    -- One row per execution of once work whose outcome is unknown; closed by
+    -- a late result, by evidence or by a person.
+    execution  INTEGER PRIMARY KEY,
+    delivery   INTEGER NOT NULL,
+    opened_ms  INTEGER NOT NULL,
+    closed_ms  INTEGER,
+    resolution TEXT CHECK (resolution IN ('succeeded', 'failed', 'retry', 'late')),
+    reason     TEXT,
+    actor      TEXT,
+    CHECK ((closed_ms IS NOT NULL) = (resolution IS NOT NULL))
+) STRICT;
+CREATE INDEX recoveries_of_delivery ON recoveries (delivery);
+
+PRAGMA application_id = 1718510448;
+PRAGMA user_version = 1;
