@@ -190,7 +190,10 @@ func (e *Engine) Run(ctx context.Context) (Summary, error) {
 		}
 	}
 	s, stopErr := e.Stop(stop)
-	return s, errors.Join(err, stopErr)
+	if err == nil {
+		err = stopErr // else it says the same, or less
+	}
+	return s, err
 }
 
 // Ready is nil when the engine dispatches and can be relied on. Otherwise the

@@ -290,7 +290,6 @@ func (t *tx) settleLate(d *delivery, x *execution, s edge.Settlement) edge.Settl
 	x.LateOutcome, x.code, x.detail = s.Outcome, s.Code, s.Detail
 	t.end(d, to, code, x)
 	t.halt(d)
-	t.throttle(d.Target.Handler, s)
 	answer := edge.Settled{Delivery: d.ID, State: to, Code: code}
 	for i := range followUps {
 		answer.FollowUps = append(answer.FollowUps, t.accept(&followUps[i]))

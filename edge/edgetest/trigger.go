@@ -150,6 +150,7 @@ func endings() []trigger {
 func ending(verb string, o edge.Outcome, which string, s edge.Settlement) trigger {
 	s.Outcome, s.Code = o, "second"
 	return trigger{name: verb + string(o) + which, fenced: true, do: func(r *rig, _ subject, k key) error {
+		s := s // the closure is used by tests that run at once
 		s.Execution, s.Token = k.execution, k.token
 		if verb == "release " {
 			_, err := r.s.Release(r.ctx, s)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"fencepost/edge"
+
+	"github.com/jmoiron/sqlx"
 )
 
 // rule is one invariant: a query that yields a line of text per violation.
@@ -108,7 +110,7 @@ func (s *Store) Check(ctx context.Context, full bool) ([]edge.Violation, error) 
 	if s.closed.Load() {
 		return nil, edge.ErrClosed
 	}
-	err := s.readUnbounded(ctx, func(ctx context.Context, q queryer) error {
+	err := s.readWhole(ctx, func(ctx context.Context, q queryer) error {
 		vs = nil
 		for _, r := range rules {
 			var lines []string
@@ -140,6 +142,23 @@ func (s *Store) Check(ctx context.Context, full bool) ([]edge.Violation, error) 
 		return err
 	})
 	return vs, err
+}
+
+// readWhole runs fn on one snapshot and a connection of its own: it may take long,
+// which would leave the pool a reader short, and on a connection that was opened
+// read-only SQLite's own check leaves the CHECK constraints out.
+func (s *Store) readWhole(ctx context.Context, fn func(ctx context.Context, q queryer) error) error {
+	db, err := sqlx.Open(driverName, dsn(s.path, s.o, true, "mode", "rw"))
+	if err != nil {
+		return readError(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTxx(ctx, nil)
+	if err != nil {
+		return readError(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	return readError(fn(ctx, tx))
 }
 
 // checkBodies compares each stored body with its SHA-256, which finds the

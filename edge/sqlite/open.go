@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -82,12 +84,19 @@ func dsn(path string, o Options, readOnly bool, extra ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-// verify reads every setting back.
+// verify reads every setting of a connection back.
 func verify(ctx context.Context, conn *sqlx.Conn, o Options, readOnly bool) error {
+	return verifyBy(o, readOnly, func(pragma string) (got string, err error) {
+		err = conn.GetContext(ctx, &got, "PRAGMA "+pragma)
+		return got, err
+	})
+}
+
+func verifyBy(o Options, readOnly bool, get func(pragma string) (string, error)) error {
 	ss := append(settings(o, readOnly), setting{pragma: "journal_mode", want: "wal"}, setting{pragma: "page_size", want: "4096"})
 	for _, s := range ss {
-		var got string
-		if err := conn.GetContext(ctx, &got, "PRAGMA "+s.pragma); err != nil {
+		got, err := get(s.pragma)
+		if err != nil {
 			return fmt.Errorf("read back %s: %w", s.pragma, err)
 		}
 		if got != s.want {
@@ -95,6 +104,54 @@ func verify(ctx context.Context, conn *sqlx.Conn, o Options, readOnly bool) erro
 		}
 	}
 	return nil
+}
+
+// openPool opens a pool each of whose connections, also one that is made later in
+// place of a broken one, is verified before it is used.
+func openPool(path string, o Options, readOnly bool) (*sqlx.DB, error) {
+	inner, err := driver.NewConnector(dsn(path, o, readOnly))
+	if err != nil {
+		return nil, err
+	}
+	return sqlx.NewDb(sql.OpenDB(&verifiedConnector{inner, o, readOnly}), driverName), nil
+}
+
+type verifiedConnector struct {
+	sqldriver.Connector
+	o        Options
+	readOnly bool
+}
+
+// Connect returns a verified connection.
+func (c *verifiedConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q, ok := conn.(sqldriver.QueryerContext)
+	if !ok {
+		_ = conn.Close()
+		return nil, errors.New("the driver's connection takes no queries")
+	}
+	err = verifyBy(c.o, c.readOnly, func(pragma string) (string, error) { return pragmaOf(ctx, q, pragma) })
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func pragmaOf(ctx context.Context, q sqldriver.QueryerContext, pragma string) (string, error) {
+	rows, err := q.QueryContext(ctx, "PRAGMA "+pragma, nil)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	value := make([]sqldriver.Value, len(rows.Columns()))
+	if err := rows.Next(value); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(value[0]), nil
 }
 
 // inspect looks at a database file before it is opened for writing, and refuses

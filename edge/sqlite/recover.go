@@ -95,6 +95,32 @@ func (s *Store) leaseOwners(ctx context.Context) ([]string, error) {
 	})
 }
 
+// joinSharers makes this owner known, and refuses when a live sharer has another
+// configuration: limits, routes and handlers must agree among those that work on
+// one file.
+func (s *Store) joinSharers(ctx context.Context) error {
+	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		var others []string
+		const query = `SELECT name FROM owners WHERE config <> ? AND name <> ?`
+		err := tx.each(query, func(rows *sql.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			others = append(others, name)
+			return err
+		}, s.o.Config, s.owner)
+		if err != nil {
+			return err
+		}
+		for _, name := range others {
+			if !ownerIsDead(s.path, name) {
+				return fmt.Errorf("%w: %s is shared with an owner (%s) of another configuration; give all sharers the same handlers and routes", edge.ErrConflict, s.path, name)
+			}
+		}
+		_, err = tx.ownerID()
+		return err
+	})
+}
+
 // VoidOwner voids a dead owner's leases; see [edge.Recoverer].
 func (s *Store) VoidOwner(ctx context.Context, owner string) ([]edge.Voided, error) {
 	if owner == s.owner || s.o.Share && !ownerIsDead(s.path, owner) {
@@ -164,7 +190,11 @@ func (s *Store) VoidStale(ctx context.Context) ([]edge.Voided, error) {
 		if err != nil {
 			return err
 		}
-		voided, err = tx.voidAll(s.foreign.stale(leases, tx.w.clock.Mono(), tx.w.hands.lease))
+		lease := tx.w.hands.lease
+		if lease == 0 { // nothing is registered yet
+			lease = edge.DefaultLease.Milliseconds()
+		}
+		voided, err = tx.voidAll(s.foreign.stale(leases, tx.w.clock.Mono(), lease))
 		return err
 	})
 	return voided, err

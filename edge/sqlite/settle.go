@@ -97,6 +97,7 @@ func (tx *tx) end(e *ending) (edge.Settled, error) {
 		return edge.Settled{}, err
 	}
 	if x.EndedMS != 0 {
+		tx.unhold(e.Token) // another may have voided the lease
 		return tx.endAgain(e, x, d, t)
 	}
 	if !edge.Legal(d.State, e.on) {

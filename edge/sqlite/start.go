@@ -93,6 +93,7 @@ func (tx *tx) start(id edge.ExecutionID, token edge.Token) (edge.State, error) {
 	}
 	switch {
 	case !held || d.Execution != id:
+		tx.unhold(token)
 		return "", fmt.Errorf("%w: execution %d", edge.ErrLeaseLost, id)
 	case d.State == edge.Running:
 		return edge.Running, nil // the same start once more
@@ -191,6 +192,7 @@ func (tx *tx) renew(live []edge.Token, r *edge.Renewed) error {
 			return err
 		}
 		if !ok {
+			tx.unhold(token)
 			r.Lost = append(r.Lost, token)
 		}
 	}

@@ -122,13 +122,16 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	removeStaleOwnerLocks(s.path, s.owner)
+	if s.o.Share {
+		return s.joinSharers(ctx)
+	}
 	return nil
 }
 
 func (s *Store) openWriter(ctx context.Context) error {
 	defer umask077()()
 	var err error
-	if s.wdb, err = sqlx.Open(driverName, dsn(s.path, s.o, false)); err != nil {
+	if s.wdb, err = openPool(s.path, s.o, false); err != nil {
 		return err
 	}
 	s.wdb.SetMaxOpenConns(1)
@@ -142,9 +145,6 @@ func (s *Store) openWriter(ctx context.Context) error {
 		}
 	}()
 	if err := migrate(ctx, conn); err != nil {
-		return err
-	}
-	if err := verify(ctx, conn, s.o, false); err != nil {
 		return err
 	}
 	const node = `SELECT value FROM settings WHERE name = 'node'`
@@ -171,29 +171,13 @@ func (s *Store) openWriter(ctx context.Context) error {
 // busy reader takes the writer's core.
 func (s *Store) openReaders(ctx context.Context) error {
 	var err error
-	if s.rdb, err = sqlx.Open(driverName, dsn(s.path, s.o, true)); err != nil {
+	if s.rdb, err = openPool(s.path, s.o, true); err != nil {
 		return err
 	}
 	const readers = 2
 	s.rdb.SetMaxOpenConns(readers)
 	s.rdb.SetMaxIdleConns(readers)
-	var conns []*sqlx.Conn
-	defer func() {
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	}()
-	for range readers {
-		conn, err := s.rdb.Connx(ctx)
-		if err != nil {
-			return err
-		}
-		conns = append(conns, conn)
-		if err := verify(ctx, conn, s.o, true); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.rdb.PingContext(ctx)
 }
 
 // Node is the random id of the file.

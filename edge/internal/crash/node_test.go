@@ -366,3 +366,15 @@ func (n *node) drain() {
 		return open(counters) == 0
 	})
 }
+
+// executionsOf reads the executions of a delivery through the socket: quicker
+// than a process for each.
+func (n *node) executionsOf(id string) []api.Execution {
+	n.t.Helper()
+	client, err := api.Dial(context.Background(), n.socket)
+	require.NoError(n.t, err)
+	defer client.Close()
+	x, err := client.Delivery(context.Background(), id)
+	require.NoError(n.t, err)
+	return x.Executions
+}

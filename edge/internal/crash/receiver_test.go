@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
 )
 
 const (
@@ -217,4 +216,3 @@ func numberOf(id string) int64 {
 	n, _ := strconv.ParseInt(id[strings.LastIndexByte(id, '-')+1:], 10, 64)
 	return n
 }
-

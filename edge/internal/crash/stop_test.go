@@ -1,0 +1,141 @@
+package crash_test
+
+import (
+	"fmt"
+	"net/http"
+	"sort"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fencepost/edge"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestP19_Q14_GracefulStops stops a node under load with SIGTERM: after the
+// signal nothing is claimed, the process is gone within the grace and a second
+// even beside a command that ignores SIGTERM, and what was charged is what the
+// receiver saw.
+func TestP19_Q14_GracefulStops(t *testing.T) {
+	t.Parallel()
+	const (
+		grace       = time.Second
+		perStop     = 40
+		targets     = 12
+		maxAttempts = 3
+	)
+	stops := number(t, "FENCEPOST_STOPS", 10)
+	ledger := t.TempDir()
+	var tick atomic.Uint64
+	r := newReceiver(t, func(done <-chan struct{}, a arrival) int {
+		if contains(a.event, "hang") && a.tries == 1 {
+			<-done // past the grace
+			return 0
+		}
+		k := tick.Add(1) * 0x9E3779B97F4A7C15 >> 40
+		within(done, time.Duration(5+k%25)*time.Millisecond)
+		if k%5 == 0 || contains(a.event, "fail") {
+			return http.StatusInternalServerError
+		}
+		return http.StatusNoContent
+	})
+	n := newNode(t, r.webhook(hook, "concurrency = 6", "retry_schedule_s = [1]", fmt.Sprint("max_attempts = ", maxAttempts))+
+		program(once, "stubborn", ledger, "concurrency = 2")+
+		route(hook, "hook.*")+route(once, "once.*"), "shutdown_grace_s = 1")
+	var took []time.Duration
+	var lastClaims []int64 // of each stop, in milliseconds after the signal
+	surplus, cut := 0, 0
+	for k := 1; k <= stops; k++ {
+		n.start()
+		status := as[status](n, "status")
+		for i := range perStop {
+			what := "x"
+			switch {
+			case i < 2:
+				what = "hang"
+			case i == perStop-1:
+				what = "fail"
+			}
+			n.sendOne("hook.x", fmt.Sprint("t", i%targets), fmt.Sprintf("%d-%s-%d", k, what, i))
+		}
+		n.sendOne("once.x", fmt.Sprint("s", k), fmt.Sprintf("%d-stubborn", k))
+		await(t, n, "work of all kinds is under way", func() bool {
+			mine := fmt.Sprint(k, "-")
+			hanging := r.count(func(a arrival) bool { return a.event[:len(mine)] == mine && contains(a.event, "hang") && a.ended.IsZero() })
+			return hanging >= 1 && noted(t, ledger, "ignores") == k && r.count(func(a arrival) bool { return a.life == n.p.life && a.status != 0 }) >= 3
+		})
+		waiting := n.counters()["state.pending"]
+		signalMS := time.Now().UnixMilli()
+		took = append(took, n.stop())
+		summary := n.logged("engine stopped")
+		require.Len(t, summary, 1)
+		if k == 1 {
+			t.Logf("summary: %s", summary[0].Summary)
+		}
+		require.Contains(t, summary[0].Summary, "of unknown outcome (a person must act)")
+		if waiting > 0 {
+			surplus++
+		}
+
+		n.start()
+		last := int64(-1 << 40)
+		for _, d := range n.deliveries() {
+			for _, e := range n.executionsOf(d.ID) {
+				if e.Owner == status.Owner {
+					last = max(last, int64(e.ClaimedAt)-signalMS)
+				}
+				if e.Outcome == edge.OutcomeInterrupted && e.Owner == status.Owner {
+					cut++
+				}
+			}
+		}
+		lastClaims = append(lastClaims, last)
+		n.stop()
+	}
+
+	n.start()
+	for _, d := range n.deliveries("--state", "blocked") {
+		require.Equal(t, once, handlerOf(d), "%+v", d)
+		require.Contains(t, []string{edge.CodeOutcomeUnknown, edge.CodeLostAfterStart}, d.Code)
+		n.ok("resolve", d.ID, "--as", "failed", "--version", fmt.Sprint(d.Version), "--reason", "it never ends")
+	}
+	n.drain()
+	n.clean()
+	require.Empty(t, r.broken())
+
+	starts, charged, dead := 0, 0, 0
+	for _, d := range n.deliveries("--handler", hook) {
+		began := 0
+		for _, e := range n.executionsOf(d.ID) {
+			if e.StartedAt != 0 && e.Outcome != edge.OutcomeDeferred { // deferred: its handler was not called
+				began++
+			}
+		}
+		arrived := r.count(func(a arrival) bool { return a.delivery == d.ID })
+		require.Equal(t, arrived, began, "handler starts of %s", d.ID)
+		answered := r.count(func(a arrival) bool { return a.delivery == d.ID && a.status != 0 })
+		charges := answered
+		require.Equal(t, charges, d.Attempts, "charged attempts of %s are its answered requests", d.ID)
+		if d.State == edge.Failed {
+			dead++
+			require.Equal(t, maxAttempts, answered, "%s is dead before its last start", d.ID)
+		}
+		starts, charged = starts+began, charged+d.Attempts
+	}
+	require.Equal(t, stops, noted(t, ledger, "start"), "each stubborn command began once")
+	require.Zero(t, noted(t, ledger, "end"))
+
+	sort.Slice(took, func(i, k int) bool { return took[i] < took[k] })
+	sort.Slice(lastClaims, func(i, k int) bool { return lastClaims[i] < lastClaims[k] })
+	median := took[len(took)/2]
+	t.Logf("graceful stops: %d, with surplus waiting at %d; %d starts, %d charged, %d cut uncharged, %d dead after exactly %d; stopped in median %s, worst %s (promised grace + 1s = %s); last claim %d ms after the signal at most, median %d ms (promised 100 ms)",
+		stops, surplus, starts, charged, cut, dead, maxAttempts, median.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), grace+time.Second,
+		lastClaims[len(lastClaims)-1], lastClaims[len(lastClaims)/2])
+	require.Equal(t, stops, surplus, "a stop without surplus proves nothing")
+	require.Positive(t, cut, "no stop cut a handler")
+	require.Positive(t, dead)
+	require.LessOrEqual(t, median, grace+time.Second)
+	require.LessOrEqual(t, lastClaims[len(lastClaims)/2], int64(100))
+	require.Less(t, lastClaims[len(lastClaims)-1], grace.Milliseconds(), "nothing is claimed while running work ends")
+}
