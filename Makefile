@@ -4,9 +4,8 @@ export CGO_ENABLED = 0
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
-EXAMPLE  = ./fencepost
 
-.PHONY: help build run test race check lint cross schema bench bench-long crash crash-long fuzz plans-long model-long sim-long clean
+.PHONY: help build run test race check fuzz crash lint cross schema bench clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,9 +20,19 @@ test: ## run all tests (needs nothing but Go)
 	$(GO) test ./...
 
 race: ## run the tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -short ./edge/... ./handlers/...
+	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -v -e /internal/crash -e /internal/bench)
 
-check: lint test race cross crash fuzz ## what CI runs
+check: lint test race cross fuzz ## what CI runs
+
+FUZZTIME ?= 10s
+fuzz: ## run each fuzz target for a short while (FUZZTIME=10m for long)
+	@set -e; for target in edge/config:FuzzParse edge/route:FuzzPattern edge/route:FuzzKey edge/api:FuzzDecode edge/schedule:FuzzParse; do \
+		echo "fuzz $$target"; \
+		$(GO) test ./$${target%:*} -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME); \
+	done
+
+crash: ## kill -9, zombies and graceful stops of the real binary, short form
+	$(GO) test -count=1 -v ./edge/internal/crash
 
 lint: ## gofmt, vet and golangci-lint (pinned in .ci/tools)
 	@test -z "$$(gofmt -l edge handlers main.go)" || { gofmt -l edge handlers main.go; echo 'run gofmt -w on these'; exit 1; }

@@ -74,7 +74,9 @@ func TestRoundsNeverOverlap(t *testing.T) {
 		for range 2 {
 			go func() {
 				n, err := b.DispatchOnce(t.Context(), 1)
-				require.NoError(t, err)
+				if err != nil {
+					t.Error(err)
+				}
 				done <- n
 			}()
 		}
@@ -151,7 +153,9 @@ func TestStopDuringARound(t *testing.T) {
 		done := make(chan edge.Counters)
 		go func() {
 			n, err := b.DispatchOnce(t.Context(), 1)
-			require.NoError(t, err)
+			if err != nil {
+				t.Error(err)
+			}
 			done <- n
 		}()
 		time.Sleep(time.Second)

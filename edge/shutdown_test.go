@@ -234,7 +234,9 @@ func TestRunEndsWhenItsContextDoes(t *testing.T) {
 		done := make(chan edge.Summary)
 		go func() {
 			s, err := b.Run(ctx)
-			require.NoError(t, err)
+			if err != nil {
+				t.Error(err)
+			}
 			done <- s
 		}()
 		b.awaitNow(b.enqueue("1", "k"), edge.Succeeded)

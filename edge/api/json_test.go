@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,5 +13,3 @@ func jsonText(t *testing.T, v any) string {
 	require.NoError(t, err)
 	return string(data)
 }
-
-func errorsIs(err, target error) bool { return errors.Is(err, target) }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -68,7 +69,7 @@ func TestClasses_SurviveTheWire(t *testing.T) {
 		require.Equal(t, class.Code, p.Code)
 		require.Equal(t, class, api.ClassOf(err))
 		for other := range sentinels {
-			require.Equal(t, other == want, errorsIs(err, other), "%v is not %v", want, other)
+			require.Equal(t, errors.Is(other, want), errors.Is(err, other), "%v is not %v", want, other)
 		}
 	}
 }

@@ -158,7 +158,9 @@ func (r *receiver) serve(ctx context.Context, l net.Listener) error {
 	if s.Shutdown(grace) != nil {
 		_ = s.Close() // what is left is given up
 	}
-	<-served
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("listen: %w", err)
+	}
 	var printing *printError
 	if errors.As(context.Cause(ctx), &printing) {
 		return printing

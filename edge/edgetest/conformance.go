@@ -33,6 +33,7 @@ func Conformance(t *testing.T, b Bench) {
 		"SettleClosesTheGate":             settleClosesTheGate,
 		"SettleAgainIsAnswered":           settleAgainIsAnswered,
 		"LateOutcomeIsKept":               lateOutcomeIsKept,
+		"ReleaseOfALostLease":             releaseOfALostLeaseWritesNothing,
 		"StaleWorkerChangesNothing":       staleWorkerChangesNothing,
 		"FollowUpsAreAllOrNothing":        followUpsAreAllOrNothing,
 		"ExecutionsAreBounded":            executionsAreBounded,

@@ -162,6 +162,31 @@ func lateOutcomeIsKept(t *testing.T, r *rig) {
 	require.NoError(t, err)
 	require.Equal(t, edge.Succeeded, s.State)
 	require.Equal(t, edge.Succeeded, r.delivery(id).State)
+	again, err := r.s.Settle(r.ctx, edge.Settlement{Execution: c.Fence, Token: c.Token, Outcome: edge.OutcomeSucceeded, Code: "ok"})
+	require.NoError(t, err)
+	require.True(t, again.Repeated)
+	_, err = r.s.Settle(r.ctx, edge.Settlement{Execution: c.Fence, Token: c.Token, Outcome: edge.OutcomeFailed, Code: "ok"})
+	require.Error(t, err)
+	require.Equal(t, edge.Succeeded, r.delivery(id).State)
+}
+
+func releaseOfALostLeaseWritesNothing(t *testing.T, r *rig) {
+	r.register(registration(edge.Once))
+	id := r.accept(Owe("1", "h", "k"))[0]
+	c := r.claimOne(id)
+	require.Len(t, r.lose(), 1)
+	before, err := r.s.Executions(r.ctx, id)
+	require.NoError(t, err)
+	_, err = r.s.Release(r.ctx, edge.Settlement{Execution: c.Fence, Token: c.Token, Outcome: edge.OutcomeInterrupted, Code: "late"})
+	require.ErrorIs(t, err, edge.ErrLeaseLost)
+	after, err := r.s.Executions(r.ctx, id)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	c = r.claimOne(id)
+	_, err = r.s.Cancel(r.ctx, id)
+	require.NoError(t, err)
+	_, err = r.s.Release(r.ctx, edge.Settlement{Execution: c.Fence, Token: c.Token, Outcome: edge.OutcomeInterrupted, Code: "late"})
+	require.ErrorIs(t, err, edge.ErrLeaseLost, "the lease went with the cancelled delivery")
 }
 
 func staleWorkerChangesNothing(t *testing.T, r *rig) {

@@ -152,7 +152,7 @@ func (s *Store) readWhole(ctx context.Context, fn func(ctx context.Context, q qu
 	if err != nil {
 		return readError(err)
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	tx, err := db.BeginTxx(ctx, nil)
 	if err != nil {
 		return readError(err)

@@ -77,12 +77,12 @@ func Schema(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	conn, err := db.Connx(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := migrate(ctx, conn); err != nil {
 		return "", err
 	}

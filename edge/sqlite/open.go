@@ -24,7 +24,9 @@ const driverName = "sqlite"
 // and must be set before the first connection.
 var processSettings = sync.OnceValue(func() error {
 	driver.StrictPragmas(true)
-	driver.Fdatasync(true)
+	if _, err := driver.Fdatasync(true); err != nil && !errors.Is(err, driver.ErrFdatasyncUnavailable) {
+		return fmt.Errorf("fdatasync: %w", err)
+	}
 	if _, err := driver.OFDLocking(true); err != nil && !errors.Is(err, driver.ErrOFDLockingUnavailable) {
 		return fmt.Errorf("open file description locks: %w", err)
 	}
@@ -230,7 +232,7 @@ func inspectHeader(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	var app, version int
 	if err := db.GetContext(ctx, &app, "PRAGMA application_id"); err != nil {
 		return fmt.Errorf("%s is not a SQLite database: %w", path, err)
@@ -292,13 +294,13 @@ func fill(ctx context.Context, name string, o Options, nowMS int64) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1)
 	conn, err := db.Connx(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	for _, sql := range []string{"PRAGMA page_size = 4096", "PRAGMA journal_mode = WAL"} {
 		if _, err := conn.ExecContext(ctx, sql); err != nil {
 			return err

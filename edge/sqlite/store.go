@@ -92,7 +92,7 @@ func Open(path string, o Options) (*Store, error) {
 	}
 	s := &Store{path: path, o: o, owner: edge.NewName(), log: o.Logger}
 	if err := s.open(context.Background()); err != nil {
-		s.closeHandles()
+		_ = s.closeHandles()
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return s, nil

@@ -7,6 +7,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +24,21 @@ type Options struct {
 	All    bool   // also what takes minutes: large backlogs, memory, idle
 	Large  int    // rows of a large backlog, with All
 	JSON   bool
+}
+
+// bytes is about the most that a run has on disk at once: files are kept to its
+// end.
+func (o Options) bytes() int64 {
+	const (
+		delivery  = 1 << 10
+		databases = 10 // of one round of each contestant, and the other steps
+		log       = 16 << 20
+	)
+	n := int64(o.N) * int64(o.Rounds+1) * databases * delivery
+	if o.All {
+		n += 4 * int64(o.Large) * delivery
+	}
+	return n + databases*int64(o.Rounds+1)*log
 }
 
 // Row is one measured line. Want is the promise beside the value; "" when there
@@ -89,6 +105,18 @@ func Run(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 	dir, err := os.MkdirTemp(o.Dir, "fencepost-bench-*")
 	if err != nil {
 		return nil, err
+	}
+	need := o.bytes()
+	free, known := freeBytes(dir)
+	if !o.JSON {
+		fmt.Fprintf(out, "writes up to %d MiB under %s, which is removed at the end", need>>20, dir)
+		if known {
+			fmt.Fprintf(out, "; %d MiB are free there", free>>20)
+		}
+		fmt.Fprintln(out)
+	}
+	if known && free < 2*need {
+		return nil, errors.Join(fmt.Errorf("%d MiB are free under %s, and half of that must be enough for %d MiB: choose --dir, or a smaller --n", free>>20, dir, need>>20), os.RemoveAll(dir))
 	}
 	defer os.RemoveAll(dir)
 	r := &Report{out: out, json: o.JSON}

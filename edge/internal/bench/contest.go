@@ -198,7 +198,7 @@ func (o *ours) wait(ctx context.Context, k int64) error {
 	return nil
 }
 
-func (o *ours) commits() int64                          { return o.store.Commits() }
+func (o *ours) commits() int64 { return o.store.Commits() }
 
 func (o *ours) close() error {
 	_, err := o.engine.Stop(context.Background())
