@@ -89,7 +89,7 @@ func (s *Store) DeadOwners(ctx context.Context) ([]string, error) {
 
 func (s *Store) leaseOwners(ctx context.Context) ([]string, error) {
 	var owners []string
-	const query = `SELECT DISTINCT o.name FROM leases l JOIN owners o ON o.id = l.owner ORDER BY o.name`
+	const query = `SELECT DISTINCT o.name FROM leases l CROSS JOIN owners o ON o.id = l.owner ORDER BY o.name`
 	return owners, s.read(ctx, func(ctx context.Context, q queryer) error {
 		return q.SelectContext(ctx, &owners, query)
 	})
@@ -129,7 +129,7 @@ func (s *Store) VoidOwner(ctx context.Context, owner string) ([]edge.Voided, err
 	var voided []edge.Voided
 	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
 		voided = nil
-		leases, err := tx.leases(`WHERE o.name = ?`, owner)
+		leases, err := tx.leases(`WHERE l.owner = (SELECT id FROM owners WHERE name = ?)`, owner)
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (tx *tx) voidAll(leases []leaseRow) ([]edge.Voided, error) {
 func (tx *tx) leases(where string, args ...any) ([]leaseRow, error) {
 	var ls []leaseRow
 	query := `SELECT l.target, l.token, l.execution, o.name, l.expires_ms
-	          FROM leases l JOIN owners o ON o.id = l.owner ` + where + ` ORDER BY l.execution`
+	          FROM leases l CROSS JOIN owners o ON o.id = l.owner ` + where + ` ORDER BY l.execution`
 	err := tx.each(query, func(rows *sql.Rows) error {
 		var l leaseRow
 		err := rows.Scan(&l.target, &l.token, &l.execution, &l.owner, &l.expires)

@@ -3,6 +3,7 @@ package crash_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -78,6 +79,11 @@ func route(handler, pattern string) string {
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	// Only behind a body that was read does a server notice that its client has
+	// gone away.
+	if _, err := io.Copy(io.Discard, req.Body); err != nil {
+		return // cut before it was whole: nothing has arrived
+	}
 	h := req.Header
 	fence, _ := strconv.ParseInt(h.Get("Fencepost-Fence"), 10, 64)
 	attempt, _ := strconv.Atoi(h.Get("Fencepost-Attempt"))

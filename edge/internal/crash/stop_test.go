@@ -62,7 +62,9 @@ func TestP19_Q14_GracefulStops(t *testing.T) {
 		n.sendOne("once.x", fmt.Sprint("s", k), fmt.Sprintf("%d-stubborn", k))
 		await(t, n, "work of all kinds is under way", func() bool {
 			mine := fmt.Sprint(k, "-")
-			hanging := r.count(func(a arrival) bool { return a.event[:len(mine)] == mine && contains(a.event, "hang") && a.ended.IsZero() })
+			hanging := r.count(func(a arrival) bool {
+				return a.event[:len(mine)] == mine && contains(a.event, "hang") && a.ended.IsZero()
+			})
 			return hanging >= 1 && noted(t, ledger, "ignores") == k && r.count(func(a arrival) bool { return a.life == n.p.life && a.status != 0 }) >= 3
 		})
 		waiting := n.counters()["state.pending"]
