@@ -20,6 +20,14 @@ func (s *state) refresh(tg *target) {
 		}
 	} else {
 		tg.nextUnordered()
+		if tg.next == nil && tg.strict() && !tg.working() {
+			for _, d := range tg.line() { // the old mode's rows hold up the new line, visibly
+				if !d.Ordered {
+					tg.stallBy(d)
+					break
+				}
+			}
+		}
 	}
 	if tg.next != nil && !tg.full() {
 		tg.ReadyMS = max(tg.next.DueMS, tg.servedMS)

@@ -14,6 +14,9 @@ import (
 
 // Accept stores events with their deliveries; see [edge.Intake].
 func (s *Store) Accept(ctx context.Context, subs []edge.Submission) ([]edge.Accepted, error) {
+	if len(subs) > edge.MaxBatchEvents {
+		return nil, fmt.Errorf("%w: %d events, the limit is %d", edge.ErrInvalid, len(subs), edge.MaxBatchEvents)
+	}
 	prepared := make([]submission, len(subs))
 	for i := range subs {
 		prepared[i] = prepare(&subs[i])

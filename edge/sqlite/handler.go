@@ -156,12 +156,12 @@ func (tx *tx) ensureHandler(name string) (*handler, error) {
 	if h, ok := tx.w.hands.byName[name]; ok {
 		return h, nil
 	}
-	h := &handler{name: name, gate: edge.GateMissing, gateCode: edge.CodeHandlerMissing, slots: 1, version: 1}
+	h := &handler{name: name, gate: edge.GateMissing, slots: 1, version: 1}
 	h.kept = sql.NullString{String: string(edge.GateOn), Valid: true}
 	const insert = `INSERT INTO handlers (name, gate, gate_kept, gate_code, slots, revision, version)
-	                VALUES (?, 'missing', 'on', ?, 1, 0, 1) RETURNING id`
+	                VALUES (?, 'missing', 'on', '', 1, 0, 1) RETURNING id`
 	tx.wrote = true
-	if err := tx.row(insert, name, edge.CodeHandlerMissing).Scan(&h.id); err != nil {
+	if err := tx.row(insert, name).Scan(&h.id); err != nil {
 		return nil, err
 	}
 	tx.w.hands.byID[h.id], tx.w.hands.byName[name] = h, h
@@ -232,7 +232,7 @@ func (tx *tx) register(rs []edge.Registration, resized *[]int64) error {
 			continue
 		}
 		h.kept = sql.NullString{String: string(h.gate), Valid: true}
-		h.gate, h.gateCode = edge.GateMissing, edge.CodeHandlerMissing
+		h.gate = edge.GateMissing // the code stays, for when it comes back
 		if err := tx.writeHandler(h); err != nil {
 			return err
 		}
@@ -247,10 +247,7 @@ func (tx *tx) registerOne(h *handler, r *edge.Registration, resized *[]int64) er
 	}
 	h.reg, h.limit, h.hint = r, r.Limit, 0
 	if h.gate == edge.GateMissing {
-		h.gate, h.gateCode, h.kept = edge.Gate(h.kept.String), "", sql.NullString{}
-		if h.gate == edge.GateOff {
-			h.gateCode = edge.CodePausedByOperator
-		}
+		h.gate, h.kept = edge.Gate(h.kept.String), sql.NullString{}
 	}
 	if h.slots != r.Slots {
 		*resized = append(*resized, h.id)
@@ -266,6 +263,9 @@ func registrationFault(r *edge.Registration) error {
 	}
 	if r.Slots < 1 || r.Limit < 1 {
 		return fmt.Errorf("%w: handler %s: slots and limit must be at least 1", edge.ErrInvalid, r.Name)
+	}
+	if r.Halt && r.Slots > 1 {
+		return fmt.Errorf("%w: handler %s: only a strict line can halt", edge.ErrInvalid, r.Name)
 	}
 	switch r.Effect {
 	case edge.Idempotent, edge.Transactional, edge.Once:
@@ -416,11 +416,11 @@ func (tx *tx) setGate(h *handler, g edge.Gate, code string, resumeMS int64) erro
 	default:
 		return fmt.Errorf("%w: gate %q cannot be set; use on, off or paused", edge.ErrInvalid, g)
 	}
+	h.gateCode, h.resumeMS = code, resumeMS
 	if h.gate == edge.GateMissing {
 		h.kept = sql.NullString{String: string(g), Valid: true}
-		h.resumeMS = resumeMS
 	} else {
-		h.gate, h.gateCode, h.resumeMS = g, code, resumeMS
+		h.gate = g
 	}
 	tx.count("gate_changes", 1)
 	return tx.writeHandler(h)
@@ -428,13 +428,22 @@ func (tx *tx) setGate(h *handler, g edge.Gate, code string, resumeMS int64) erro
 
 func (tx *tx) handlerInfo(h *handler) (edge.HandlerInfo, error) {
 	info := edge.HandlerInfo{
-		Name: h.name, Gate: h.gate, GateCode: h.gateCode, ResumeMS: h.resumeMS, Version: h.version,
+		Name: h.name, Gate: h.gate, GateCode: shownGateCode(h.gate, h.gateCode), ResumeMS: h.resumeMS, Version: h.version,
 	}
 	err := tx.row(`SELECT revision FROM revisions WHERE id = ?`, h.revision).Scan(&info.Revision)
 	if noRows(err) {
 		err = nil
 	}
 	return info, err
+}
+
+// shownGateCode says why a gate is closed. The code of a missing handler's own
+// gate is kept for when it comes back, and not shown meanwhile.
+func shownGateCode(g edge.Gate, code string) string {
+	if g == edge.GateMissing {
+		return edge.CodeHandlerMissing
+	}
+	return code
 }
 
 // hold notes a lease of this owner; release and rollback take it back.

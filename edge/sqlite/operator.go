@@ -347,5 +347,6 @@ func (tx *tx) reroute(d *delivery, old *target, to edge.Routed) (edge.Delivery, 
 	}
 	tx.touch(old)
 	tx.touch(t)
+	tx.changes[len(tx.changes)-1].Target = t.name() // where it is now
 	return d.public(t), nil
 }

@@ -260,6 +260,7 @@ const selectHandler = `SELECT h.name, h.gate, h.gate_code, coalesce(h.resume_ms,
 func scanHandlerInfo(row rowScanner) (edge.HandlerInfo, error) {
 	var h edge.HandlerInfo
 	err := row.Scan(&h.Name, &h.Gate, &h.GateCode, &h.ResumeMS, &h.Revision, &h.Version)
+	h.GateCode = shownGateCode(h.Gate, h.GateCode)
 	return h, err
 }
 

@@ -28,6 +28,9 @@ func (s *Store) end(ctx context.Context, st edge.Settlement, started bool) (edge
 	if len(st.FollowUps) > 0 && st.Outcome != edge.OutcomeSucceeded {
 		return edge.Settled{}, fmt.Errorf("%w: only a succeeded settlement may carry follow-up events", edge.ErrInvalid)
 	}
+	if len(st.FollowUps) > edge.MaxFollowUps {
+		return edge.Settled{}, fmt.Errorf("%w: %d follow-up events, the limit is %d", edge.ErrInvalid, len(st.FollowUps), edge.MaxFollowUps)
+	}
 	e := ending{Settlement: st, on: on}
 	for i := range st.FollowUps {
 		e.followUps = append(e.followUps, prepare(&st.FollowUps[i]))
@@ -154,13 +157,10 @@ func (tx *tx) endTo(e *ending, x *execution, d *delivery, t *target, v edge.Verd
 // again, the late result of one that was thought lost, or a stale one.
 func (tx *tx) endAgain(e *ending, x *execution, d *delivery, t *target) (edge.Settled, error) {
 	same := x.Outcome == e.Outcome && x.Code == e.Code && x.Detail == e.Detail
+	refusedBefore := x.Code == edge.CodeFollowUpRefused && e.Outcome == edge.OutcomeSucceeded && len(e.followUps) > 0
 	switch {
-	case same:
-		s := edge.Settled{Delivery: d.ID, State: d.State, Code: d.Code, Repeated: true}
-		if d.State == edge.Pending {
-			s.DueMS = d.DueMS
-		}
-		return s, nil
+	case same || refusedBefore:
+		return storedAnswer(x, d), nil
 	case e.release():
 		return edge.Settled{}, fmt.Errorf("%w: execution %d has ended as %s", edge.ErrLeaseLost, x.ID, x.Outcome)
 	case x.Outcome != edge.OutcomeLost:
@@ -177,6 +177,19 @@ func (tx *tx) endAgain(e *ending, x *execution, d *delivery, t *target) (edge.Se
 	}
 	tx.count("stale_settles", 1)
 	return edge.Settled{}, fmt.Errorf("%w: execution %d; its outcome is kept as late", edge.ErrLeaseLost, x.ID)
+}
+
+// storedAnswer is what the settlement of x was answered. When the delivery has
+// been claimed again since, it was pending.
+func storedAnswer(x *execution, d *delivery) edge.Settled {
+	s := edge.Settled{Delivery: d.ID, State: d.State, Code: d.Code, Repeated: true}
+	switch {
+	case d.Execution != x.ID:
+		s.State, s.Code = edge.Pending, x.Code
+	case d.State == edge.Pending:
+		s.DueMS = d.DueMS
+	}
+	return s
 }
 
 // ownLoss reports whether d is blocked because x was lost, and nobody has

@@ -224,14 +224,34 @@ func (tx *tx) decide(t *target) error {
 }
 
 func (tx *tx) decideUnordered(t *target) error {
-	if t.busy >= t.slots || t.open == 0 {
+	if t.open == 0 {
 		return nil
 	}
 	h, err := tx.firstDue(t)
-	if err == nil && h != nil {
-		t.setReady(h)
+	if err != nil {
+		return err
 	}
-	return err
+	switch {
+	case h != nil && t.busy < t.slots:
+		t.setReady(h)
+	case h == nil && t.slots == 1 && t.busy == t.borrowed:
+		return tx.stallOldRows(t)
+	}
+	return nil
+}
+
+// stallOldRows shows what holds up a target that has become strict: rows from
+// before that nothing will claim.
+func (tx *tx) stallOldRows(t *target) error {
+	const query = `SELECT id, state, due_ms, attempts + losses > 0 FROM deliveries
+	               WHERE target = ? AND state IN ('held', 'blocked') AND ordered = 0
+	               ORDER BY line LIMIT 1`
+	h, err := scanWaiting(tx.row(query, t.id))
+	if err != nil || h == nil {
+		return err
+	}
+	t.stall, t.stalled = edge.Stall(h.state), h.id
+	return nil
 }
 
 func (t *target) setReady(h *waiting) {

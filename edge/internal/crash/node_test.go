@@ -360,11 +360,30 @@ func (n *node) drain() {
 	client, err := api.Dial(context.Background(), n.socket)
 	require.NoError(n.t, err)
 	defer client.Close()
+	end := time.Now().Add(hangGuard * 9 / 10)
 	await(n.t, n, "all is delivered", func() bool {
 		counters, err := client.Counters(context.Background())
 		require.NoError(n.t, err)
-		return open(counters) == 0
+		if open(counters) == 0 {
+			return true
+		}
+		if !time.Now().Before(end) {
+			end = end.Add(time.Hour)
+			n.t.Errorf("still open: %s", n.unfinished())
+		}
+		return false
 	})
+}
+
+// unfinished lists deliveries that are not final, for a failure.
+func (n *node) unfinished() string {
+	var b strings.Builder
+	for _, s := range edge.States {
+		if !s.Final() {
+			b.WriteString(n.ok("deliveries", "--limit", "20", "--state", string(s)))
+		}
+	}
+	return b.String()
 }
 
 // executionsOf reads the executions of a delivery through the socket: quicker

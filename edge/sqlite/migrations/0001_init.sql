@@ -37,7 +37,7 @@ CREATE TABLE handlers (
     name      TEXT NOT NULL UNIQUE,
     gate      TEXT NOT NULL CHECK (gate IN ('on', 'off', 'missing', 'paused')), -- claiming reads it
     gate_kept TEXT CHECK (gate_kept IN ('on', 'off', 'paused')), -- the gate to return to when it is no longer missing
-    gate_code TEXT NOT NULL,    -- why the gate is not on
+    gate_code TEXT NOT NULL,    -- why the gate (while missing: gate_kept) is not on
     resume_ms INTEGER,          -- end of a pause
     slots     INTEGER NOT NULL CHECK (slots >= 1), -- per target; 1 = strict order
     revision  INTEGER NOT NULL, -- revisions.id of the present configuration
