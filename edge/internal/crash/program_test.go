@@ -149,12 +149,20 @@ func survivors() []string {
 			continue
 		}
 		seen[l.PID] = true
-		if state, born := processStat(l.PID); born == l.Born && !strings.Contains("ZXx", state) {
+		if l.alive() {
 			alive = append(alive, fmt.Sprintf("%s %d of fence %d", l.Kind, l.PID, l.Fence))
 		}
 	}
 	return alive
 }
+
+// alive reports whether the process of a line has not ended.
+func (l line) alive() bool {
+	state, born := processStat(l.PID)
+	return born == l.Born && !strings.Contains("ZXx", state)
+}
+
+func anyAlive(ls []line) bool { return slices.ContainsFunc(ls, line.alive) }
 
 // processStat is the state and the start time of a process; "" when it is gone.
 func processStat(pid int) (state, born string) {

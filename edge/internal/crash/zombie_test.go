@@ -133,7 +133,9 @@ func (p *pair) round(k int) (hooks, onces []string) {
 	// What the frozen node waits for ends while it is frozen.
 	require.NoError(p.t, os.WriteFile(gate, nil, 0o600))
 	close(release)
-	await(p.t, p.second, "the programs of the frozen node end", func() bool { return noted(p.t, p.ledger, "end") == zombieOnce*k })
+	await(p.t, p.second, "the programs of the frozen node end", func() bool {
+		return noted(p.t, p.ledger, "end") == zombieOnce*k && !anyAlive(ledgers(p.t, p.ledger))
+	})
 	p.first.signal(syscall.SIGCONT)
 	client, err := api.Dial(context.Background(), p.second.socket)
 	require.NoError(p.t, err)
