@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz crash lint cross schema bench clean
+.PHONY: help build run test race check fuzz plans-long model-long crash lint cross schema bench clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ fuzz: ## run each fuzz target for a short while (FUZZTIME=10m for long)
 		echo "fuzz $$target"; \
 		$(GO) test ./$${target%:*} -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME); \
 	done
+
+plans-long: ## query plans on a skewed million rows
+	FENCEPOST_LONG=1 $(GO) test ./edge/sqlite -count=1 -v -run 'TestPlans$$'
+
+model-long: ## the store against its model, 5,000 random histories
+	$(GO) test ./edge/sqlite -count=1 -run 'TestModel$$' -timeout 60m -rapid.checks=5000 -rapid.steps=100
 
 crash: ## kill -9, zombies and graceful stops of the real binary, short form
 	$(GO) test -count=1 -v ./edge/internal/crash

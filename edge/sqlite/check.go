@@ -73,7 +73,9 @@ var rules = [...]rule{
 		AND EXISTS (SELECT 1 FROM deliveries d WHERE d.target = t.id AND d.state = 'pending' AND d.ordered = 0)`},
 	{"ready_is_claimable", `
 		SELECT 'target ' || t.id FROM targets t WHERE t.ready_ms IS NOT NULL
-		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.target = t.id AND d.state = 'pending')`},
+		-- The list of states is that of the index, which would not be used without it.
+		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.target = t.id AND d.state = 'pending'
+		                AND d.state IN ('held', 'pending', 'blocked'))`},
 	{"stall_names_delivery", `
 		SELECT 'target ' || t.id || ' ' || t.stall FROM targets t WHERE t.stall IS NOT NULL
 		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id = t.stalled AND d.target = t.id

@@ -238,3 +238,12 @@ func (c recordingConn) QueryContext(ctx context.Context, text string, args []dri
 func (c recordingConn) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
 	return nil, errNotRecorded
 }
+
+// RuleQueriesForTest are the queries of all invariants of Check, by name.
+func RuleQueriesForTest() map[string]string {
+	qs := map[string]string{}
+	for _, r := range rules {
+		qs[r.name] = r.query
+	}
+	return qs
+}

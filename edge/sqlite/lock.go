@@ -137,17 +137,23 @@ func (l *locks) release() {
 // lock can be taken, or its lock file has been removed.
 func ownerIsDead(db, owner string) bool {
 	path := ownerLockPath(db, owner)
-	if _, err := os.Lstat(path); os.IsNotExist(err) {
-		return true
+	for {
+		if _, err := os.Lstat(path); os.IsNotExist(err) {
+			return true
+		}
+		f := flock.New(path, flock.SetPermissions(0o600))
+		ok, err := f.TryLock()
+		if err != nil || !ok {
+			return false
+		}
+		if named(f) {
+			_ = os.Remove(path)
+			_ = f.Unlock()
+			return true
+		}
+		// What was locked has been removed meanwhile; the name may be another's.
+		_ = f.Unlock()
 	}
-	f := flock.New(path, flock.SetPermissions(0o600))
-	ok, err := f.TryLock()
-	if err != nil || !ok {
-		return false
-	}
-	_ = os.Remove(path)
-	_ = f.Unlock()
-	return true
 }
 
 // removeStaleOwnerLocks removes the lock files of dead owners.

@@ -44,7 +44,9 @@ func TestPlans(t *testing.T) {
 	db := raw(t, skewed(t, rows))
 	plans := planOf(t, db, texts)
 	noScans(t, plans)
+	rulesAreLinear(t, db)
 	exe(t, db, `ANALYZE`)
+	rulesAreLinear(t, db)
 	analyzed := planOf(t, db, texts)
 	noScans(t, analyzed)
 
@@ -353,9 +355,10 @@ func (e *everything) unordered() {
 			}
 		})
 	}
-	// Slots taken away and given back.
+	// Slots taken away and given back, with a blocked row from before.
+	e.settle(e.claim(e.acceptOn("pool", "q")), outcome(edge.OutcomeBlocked))
 	last := e.acceptOn("pool", "p")
-	require.NoError(e.t, e.s.Register(e.t.Context(), []edge.Registration{{Name: "pool", Effect: edge.Idempotent, Slots: 2, Limit: 64}}, 512, 60_000))
+	require.NoError(e.t, e.s.Register(e.t.Context(), []edge.Registration{{Name: "pool", Effect: edge.Idempotent, Slots: 1, Limit: 64}}, 512, 60_000))
 	e.register()
 	e.settle(e.claim(last), outcome(edge.OutcomeSucceeded))
 }
@@ -478,7 +481,7 @@ func covered(t *testing.T, texts []string) {
 			}
 			text, err := strconv.Unquote(lit.Value)
 			require.NoError(t, err)
-			if isSQL.MatchString(text) {
+			if isSQL.MatchString(text) && !slices.Contains(unprepared, text) {
 				looked++
 				require.True(t, strings.Contains(all, text), "%s: this statement is not exercised by TestPlans: %s", file, text)
 			}
@@ -486,6 +489,14 @@ func covered(t *testing.T, texts []string) {
 		})
 	}
 	require.Greater(t, looked, 50)
+}
+
+// unprepared are the statements of the rare sync past a reader, which are run as
+// they are; see TestDurabilityNormalSyncsPastReaders.
+var unprepared = []string{
+	`PRAGMA synchronous = FULL`,
+	`PRAGMA synchronous = NORMAL`,
+	`UPDATE sequences SET commit_no = commit_no + 1 WHERE id = 1`,
 }
 
 var isSQL = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE|PRAGMA|WITH) `)
@@ -564,6 +575,41 @@ func noScans(t *testing.T, plans map[string]string) {
 		short := strings.TrimSpace(whitespace.ReplaceAllString(text, " "))
 		allowed := slices.ContainsFunc(scans, func(r *regexp.Regexp) bool { return r.MatchString(short) })
 		require.True(t, allowed, "%s: %s", line, short)
+	}
+}
+
+// rulesAreLinear requires of the queries of Check, which read whole tables on
+// purpose, that none reads a whole table for each row of another.
+func rulesAreLinear(t *testing.T, db *sql.DB) {
+	t.Helper()
+	scan := regexp.MustCompile(`SCAN (deliveries|events|executions|targets|consumptions|recoveries|[abcdexrt])\b`)
+	for name, query := range sqlite.RuleQueriesForTest() {
+		if name == "counters_agree" {
+			continue // once for each of the nine states
+		}
+		plan := planOf(t, db, []string{query})[query]
+		correlated, before := 0, map[int]bool{} // depth of a subquery run for each row; depths at which a table is read already
+		for _, line := range strings.Split(strings.TrimRight(plan, "\n"), "\n") {
+			depth := (len(line) - len(strings.TrimLeft(line, " "))) / 4
+			if depth <= correlated {
+				correlated = 0
+			}
+			for d := range before {
+				if d > depth {
+					delete(before, d)
+				}
+			}
+			if scan.MatchString(line) {
+				require.Zero(t, correlated, "%s:\n%s", name, plan)
+				require.False(t, before[depth], "%s:\n%s", name, plan)
+			}
+			if strings.Contains(line, "CORRELATED") && correlated == 0 {
+				correlated = depth
+			}
+			if strings.Contains(line, "SCAN ") || strings.Contains(line, "SEARCH ") {
+				before[depth] = true
+			}
+		}
 	}
 }
 

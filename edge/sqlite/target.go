@@ -244,7 +244,7 @@ func (tx *tx) decideUnordered(t *target) error {
 // before that nothing will claim.
 func (tx *tx) stallOldRows(t *target) error {
 	const query = `SELECT id, state, due_ms, attempts + losses > 0 FROM deliveries
-	               WHERE target = ? AND state IN ('held', 'blocked') AND ordered = 0
+	               WHERE target = ? AND state IN ('held', 'pending', 'blocked') AND state <> 'pending' AND ordered = 0
 	               ORDER BY line LIMIT 1`
 	h, err := scanWaiting(tx.row(query, t.id))
 	if err != nil || h == nil {

@@ -66,8 +66,8 @@ func (s *Store) Prune(ctx context.Context, p edge.PrunePolicy) (edge.Swept, erro
 		if err != nil {
 			return err
 		}
-		m, err := tx.pruneEvents(p)
-		swept.Done, swept.More = n+m, n == p.Limit || m == p.Limit
+		m, more, err := tx.pruneEvents(p)
+		swept.Done, swept.More = n+m, n == p.Limit || more
 		if err != nil || swept.Done == 0 {
 			return err
 		}
@@ -121,38 +121,56 @@ func (tx *tx) prune(id edge.DeliveryID) error {
 	return tx.exec(body, int64(d.Event))
 }
 
+// pruneWindow bounds the events that one step looks at: most are kept, and looking
+// at them all would hold up other writers.
+const pruneWindow = 10_000
+
 // pruneEvents removes the skeletons and consumptions of events that are older
 // than deduplication remembers, and the bodies of old events that no route
-// matched. Events with delivery rows stay whole.
-func (tx *tx) pruneEvents(p edge.PrunePolicy) (int, error) {
+// matched. Events with delivery rows stay whole. It goes on where the step before
+// ended, and reports whether that was short of the last event.
+func (tx *tx) pruneEvents(p edge.PrunePolicy) (n int, more bool, err error) {
 	const query = `SELECT e.id, e.accepted_ms < ?1 FROM events e
-	               WHERE e.id > ?2 AND e.accepted_ms < ?3 AND (e.data IS NOT NULL OR e.accepted_ms < ?1)
+	               WHERE e.id > ?2 AND e.id <= ?5 AND e.accepted_ms < ?3 AND (e.data IS NOT NULL OR e.accepted_ms < ?1)
 	                 AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event = e.id)
 	               ORDER BY e.id LIMIT ?4`
+	var first sql.NullInt64
+	if err := tx.row(`SELECT min(id) FROM events WHERE id > ?`, tx.w.prunedTo).Scan(&first); err != nil {
+		return 0, false, err
+	}
+	if !first.Valid {
+		tx.w.prunedTo = 0
+		return 0, false, nil
+	}
+	end := first.Int64 + pruneWindow - 1
 	type victim struct {
 		id    int64
 		whole bool
 	}
 	var victims []victim
-	err := tx.each(query, func(rows *sql.Rows) error {
+	err = tx.each(query, func(rows *sql.Rows) error {
 		var v victim
 		err := rows.Scan(&v.id, &v.whole)
 		victims = append(victims, v)
 		return err
-	}, p.DedupeBeforeMS, tx.w.prunedTo, max(p.DedupeBeforeMS, p.FinalBeforeMS), p.Limit)
+	}, p.DedupeBeforeMS, tx.w.prunedTo, max(p.DedupeBeforeMS, p.FinalBeforeMS), p.Limit, end)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	tx.w.prunedTo = 0
-	if len(victims) == p.Limit {
+	switch {
+	case len(victims) == p.Limit:
 		tx.w.prunedTo = victims[len(victims)-1].id
+	case end < tx.seq.event:
+		tx.w.prunedTo = end
+	default:
+		tx.w.prunedTo = 0
 	}
 	for _, v := range victims {
 		if err := tx.pruneEvent(v.id, v.whole); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 	}
-	return len(victims), nil
+	return len(victims), tx.w.prunedTo != 0, nil
 }
 
 func (tx *tx) pruneEvent(id int64, whole bool) error {

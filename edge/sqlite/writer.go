@@ -356,8 +356,9 @@ func (w *writer) attempt(batch []*op, dispatching bool) (began bool, err error) 
 	return began, err
 }
 
-// bound keeps the promise of DurabilityNormal: a passive checkpoint, which syncs
-// the log, at once when once work was started and else within a second.
+// bound keeps the promise of DurabilityNormal: the log is synced at once when once
+// work was started, and else within a second. The commit stands whatever comes
+// of it; a sync that could not be done now is tried again with the next commit.
 func (w *writer) bound(tx *tx) error {
 	if w.store.o.Durability != DurabilityNormal {
 		return nil
@@ -368,21 +369,61 @@ func (w *writer) bound(tx *tx) error {
 	if !tx.onceRun && !w.syncDue() {
 		return nil
 	}
-	w.unsyncedAt = 0
-	err := w.checkpoint()
-	if classify(err) == terminal {
-		return err
+	err := w.sync()
+	for range onceSyncs - 1 {
+		if tx.onceRun && classify(err) == passing {
+			err = w.sync()
+		}
 	}
+	switch fault := classify(err); {
+	case fault == terminal:
+		return err
+	case fault == passing && tx.onceRun:
+		// The commit stands, but a handler must not begin on a start that
+		// power loss could take back.
+		w.fail(fmt.Errorf("start of once work could not be synced: %w", err))
+		return err
+	case fault == passing:
+		w.unsyncedAt = max(w.clock.Mono(), 1)
+		w.store.log.Warn("commits are not synced yet", "error", err)
+		return nil
+	}
+	w.unsyncedAt = 0
 	return nil
 }
 
-func (w *writer) checkpoint() error {
+// onceSyncs is how often the sync of a start of once work is tried. Each try waits
+// for a busy database by itself.
+const onceSyncs = 3
+
+// sync makes what was committed so far survive power loss. A passive checkpoint
+// does, but for what a reader keeps it from taking over: then SQLite may sync
+// nothing, and a commit of its own at FULL does.
+func (w *writer) sync() error {
 	row, err := w.stmt("PRAGMA wal_checkpoint(PASSIVE)")
 	if err != nil {
 		return err
 	}
 	var busy, log, done int
-	return row.QueryRow().Scan(&busy, &log, &done)
+	if err := row.QueryRow().Scan(&busy, &log, &done); err != nil || busy == 0 && done == log {
+		return err
+	}
+	ctx := context.Background()
+	for _, text := range [...]string{
+		`PRAGMA synchronous = FULL`,
+		`BEGIN IMMEDIATE`,
+		`UPDATE sequences SET commit_no = commit_no + 1 WHERE id = 1`, // what changes nothing writes nothing
+		`COMMIT`,
+	} {
+		if _, err = w.conn.ExecContext(ctx, text); err != nil {
+			_, _ = w.conn.ExecContext(ctx, "ROLLBACK")
+			break
+		}
+	}
+	if _, e := w.conn.ExecContext(ctx, `PRAGMA synchronous = NORMAL`); err == nil {
+		err = e
+	}
+	return err
 }
 
 // publish hands out what a commit made known: changes, then claims.

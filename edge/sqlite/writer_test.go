@@ -577,6 +577,39 @@ func TestDispatchEndsBesideReadyWork(t *testing.T) {
 	require.Equal(t, id, claimOne(t, s).Delivery)
 }
 
+// TestDispatchEndsAfterAClaimOfTheSameCommit: a settle whose follow-up event is
+// claimed at once for the dispatch, and then the end of that dispatch, in one
+// commit. The claim is delivered before the dispatch returns.
+func TestDispatchEndsAfterAClaimOfTheSameCommit(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	register(t, s, edge.Registration{Name: "hook"})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	delivered := make(chan edge.Claimed, 8)
+	go func() {
+		ended <- s.Dispatch(ctx, func(cs []edge.Claimed) {
+			for _, c := range cs {
+				delivered <- c
+			}
+		})
+	}()
+	standing(t, s)
+	acceptOne(t, s, "1", "bob")
+	st := settlement(wait(t, delivered, "nothing was claimed"), edge.OutcomeSucceeded)
+	st.FollowUps = []edge.Submission{submission("2", "alice", "hook")}
+	var settled edge.Settled
+	inOneBatch(t, s,
+		func() { settled, _ = s.Settle(context.Background(), st) },
+		cancel,
+	)
+	require.NoError(t, wait(t, ended, "dispatch goes on"))
+	require.Len(t, settled.FollowUps, 1)
+	follow := settled.FollowUps[0].Deliveries[0]
+	require.Equal(t, edge.Running, follow.State)
+	require.Equal(t, follow.ID, wait(t, delivered, "the claim was lost").Delivery)
+}
+
 // TestCallbacksRunOutsideTheTransaction takes the write lock inside each callback:
 // it is free, and what the callback is told is in the file.
 func TestCallbacksRunOutsideTheTransaction(t *testing.T) {
@@ -764,4 +797,75 @@ func TestSequencesAreNotLowered(t *testing.T) {
 		was = is
 	}
 	exe(t, db, `DROP TRIGGER poison`)
+}
+
+// TestPruneLooksAtABoundedNumberOfEvents: events that are kept cost a step no more
+// than its window, and what lies behind them is reached by the steps that follow.
+func TestPruneLooksAtABoundedNumberOfEvents(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	clock := edge.ManualClock(1_700_000_000_000)
+	s := openAt(t, path, sqlite.Options{Clock: clock})
+	register(t, s, edge.Registration{Name: "hook"})
+	for i := range 25 {
+		var kept []edge.Submission
+		for j := range 1000 {
+			kept = append(kept, submission(fmt.Sprint(i, "-", j), "bob", "hook"))
+		}
+		_, err := s.Accept(t.Context(), kept)
+		require.NoError(t, err)
+	}
+	_, err := s.Accept(t.Context(), []edge.Submission{submission("unrouted", "bob")})
+	require.NoError(t, err)
+	clock.Advance(time.Hour)
+	p := edge.PrunePolicy{DedupeBeforeMS: clock.NowMS(), Limit: 100}
+	for _, want := range []edge.Swept{{More: true}, {More: true}, {Done: 1}, {More: true}, {More: true}, {}, {More: true}} {
+		swept, err := s.Prune(t.Context(), p)
+		require.NoError(t, err)
+		require.Equal(t, want, swept)
+	}
+	require.EqualValues(t, 25_000, number(t, raw(t, path), `SELECT count(*) FROM events`))
+}
+
+// TestDurabilityNormalSyncsPastReaders: a reader's snapshot keeps a checkpoint from
+// its end, where SQLite may then sync nothing. The start of once work is synced
+// all the same: by a commit at FULL, which triggers witness here.
+func TestDurabilityNormalSyncsPastReaders(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	clock := edge.ManualClock(1_700_000_000_000)
+	s := openAt(t, path, sqlite.Options{Clock: clock, Durability: sqlite.DurabilityNormal})
+	require.NoError(t, s.Register(t.Context(), []edge.Registration{
+		{Name: "pay", Effect: edge.Once, Slots: 1, Limit: 8},
+		{Name: "hook", Effect: edge.Idempotent, Slots: 1, Limit: 8},
+	}, 64, 60_000))
+	db := raw(t, path)
+	for _, column := range []string{"commit_no", "event"} {
+		exe(t, db, `INSERT INTO counters VALUES ('wrote `+column+`', 0)`)
+		exe(t, db, `CREATE TRIGGER witness_`+column+` AFTER UPDATE OF `+column+` ON sequences
+		            BEGIN UPDATE counters SET value = value + 1 WHERE name = 'wrote `+column+`'; END`)
+	}
+	release, err := s.HoldReadForTest(t.Context())
+	require.NoError(t, err)
+	defer release()
+	// A commit of work writes all sequences, one that only syncs the log the commit's number alone.
+	synced := func() int64 {
+		return number(t, db, `SELECT sum(iif(name = 'wrote event', -value, value)) FROM counters WHERE name LIKE 'wrote %'`)
+	}
+
+	acceptOne(t, s, "1", "bob")
+	claimOne(t, s)
+	require.Zero(t, synced(), "nothing is owed yet")
+	_, err = s.Accept(t.Context(), []edge.Submission{submission("2", "bob", "pay")})
+	require.NoError(t, err)
+	claimOne(t, s)
+	require.EqualValues(t, 1, synced(), "the start of once work")
+	acceptOne(t, s, "3", "bob")
+	clock.Advance(time.Second)
+	acceptOne(t, s, "4", "bob")
+	require.EqualValues(t, 2, synced(), "a second after the first unsynced commit")
+	release()
+	n, err := s.VerifyAllForTest(t.Context())
+	require.NoError(t, err, "it is NORMAL again")
+	require.Equal(t, 3, n)
 }

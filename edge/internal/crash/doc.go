@@ -14,6 +14,10 @@
 //	FENCEPOST_KILLS    kills of the kill loop (default 40)
 //	FENCEPOST_ZOMBIES  rounds of stopping a process past its lease (default 1)
 //	FENCEPOST_STOPS    graceful stops under load (default 10)
+//	FENCEPOST_STEPS    kills at each step (default 3)
 //	FENCEPOST_KEYS     events that 32 submitters send at once (default 40)
 //	FENCEPOST_SEED     seed of every random choice (default: printed by each test)
+//
+// With the same seed the choices are the same; when a process dies between two
+// of its instructions is up to the machine. Long forms need -timeout.
 package crash

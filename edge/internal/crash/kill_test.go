@@ -16,8 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func contains(s, part string) bool { return strings.Contains(s, part) }
-
 // load is a node under producers, with everything that it reaches.
 type load struct {
 	t        *testing.T
@@ -37,7 +35,7 @@ type load struct {
 	faults []string
 
 	again map[string]int
-	ruled map[string]edge.State
+	ruled map[string]bool
 }
 
 const (
@@ -48,7 +46,7 @@ const (
 
 func newLoad(t *testing.T) *load {
 	t.Helper()
-	l := &load{t: t, rng: seeded(t), ledger: t.TempDir(), again: map[string]int{}, ruled: map[string]edge.State{}}
+	l := &load{t: t, rng: seeded(t), ledger: t.TempDir(), again: map[string]int{}, ruled: map[string]bool{}}
 	var tick atomic.Uint64
 	l.receiver = newReceiver(t, func(done <-chan struct{}, _ arrival) int {
 		k := tick.Add(1) * 0x9E3779B97F4A7C15 >> 40
@@ -63,7 +61,7 @@ func newLoad(t *testing.T) *load {
 		program(idem, "work", l.ledger, "concurrency = 2", `effect = "idempotent"`, "retry_base_s = 1", "max_losses = 1000")+
 		route(hook, "hook.*")+route(once, "once.*")+route(idem, "idem.*")+
 		route(hook, "all.*")+route(once, "all.*")+route(idem, "all.*"))
-	l.ctx, l.stop = context.WithCancel(context.Background())
+	l.ctx, l.stop = context.WithCancel(t.Context())
 	l.target = func() string { return *l.n.addr.Load() }
 	t.Cleanup(func() { l.stop(); l.goes.Wait() })
 	return l
@@ -158,7 +156,7 @@ func (l *load) decide() int {
 			l.again[d.Key]++
 		}
 		l.n.ok("resolve", d.ID, "--as", string(how), "--version", fmt.Sprint(d.Version), "--reason", "looked at its ledger")
-		l.ruled[d.ID] = edge.State(how)
+		l.ruled[d.ID] = true
 	}
 	return len(blocked)
 }
@@ -222,6 +220,8 @@ func TestP1_P17_KillLoop(t *testing.T) {
 	l.n.clean()
 	ev := l.evidence()
 	require.Empty(t, ev.judge())
+	l.n.stop()
+	require.False(t, anyAlive(ev.runs), "a program outlived its node")
 
 	repeats, existing := 0, 0
 	for _, e := range ev.acked {
@@ -268,5 +268,5 @@ func TestControl_AcknowledgeBeforeCommitIsCaught(t *testing.T) {
 	require.LessOrEqual(t, len(lost), front.dropped)
 	found := (&evidence{acked: acked, lost: lost}).judge()
 	require.NotEmpty(t, found)
-	require.True(t, contains(strings.Join(found, "\n"), "is lost"))
+	require.True(t, strings.Contains(strings.Join(found, "\n"), "is lost"))
 }

@@ -294,9 +294,23 @@ type status struct {
 	Counters map[string]int64 `json:"counters"`
 }
 
+// ask makes one call over the socket: quicker than a process for each, where one
+// waits.
+func ask[T any](n *node, call func(context.Context, *api.Client) (T, error)) T {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hangGuard)
+	defer cancel()
+	client, err := api.Dial(ctx, n.socket)
+	require.NoError(n.t, err, "%s", n.tail())
+	defer client.Close()
+	v, err := call(ctx, client)
+	require.NoError(n.t, err, "%s", n.tail())
+	return v
+}
+
 func (n *node) counters() map[string]int64 {
 	n.t.Helper()
-	return as[status](n, "status").Counters
+	return ask(n, func(ctx context.Context, c *api.Client) (map[string]int64, error) { return c.Counters(ctx) })
 }
 
 // open is how many deliveries are not final, by the counters.
@@ -334,40 +348,29 @@ func (n *node) deliveries(filter ...string) []api.Delivery {
 // delivery reads one delivery with its executions.
 func (n *node) delivery(id string) api.DeliveryDetail {
 	n.t.Helper()
-	return as[api.DeliveryDetail](n, "delivery", id)
+	return ask(n, func(ctx context.Context, c *api.Client) (api.DeliveryDetail, error) { return c.Delivery(ctx, id) })
 }
 
 // awaitState waits until a delivery is in a state, and returns it.
 func (n *node) awaitState(id string, want edge.State) api.Delivery {
 	n.t.Helper()
-	client, err := api.Dial(context.Background(), n.socket)
-	require.NoError(n.t, err)
-	defer client.Close()
-	var last api.DeliveryDetail
+	var last api.Delivery
 	await(n.t, n, fmt.Sprintf("delivery %s is %s", id, want), func() bool {
-		got, err := client.Delivery(context.Background(), id)
-		require.NoError(n.t, err)
-		last = got
-		return got.Delivery.State == want
+		last = n.delivery(id).Delivery
+		return last.State == want
 	})
-	return last.Delivery
+	return last
 }
 
-// drain waits until every delivery is final, but for those that wait for a
-// person.
+// drain waits until every delivery is final.
 func (n *node) drain() {
 	n.t.Helper()
-	client, err := api.Dial(context.Background(), n.socket)
-	require.NoError(n.t, err)
-	defer client.Close()
 	end := time.Now().Add(hangGuard * 9 / 10)
 	await(n.t, n, "all is delivered", func() bool {
-		counters, err := client.Counters(context.Background())
-		require.NoError(n.t, err)
-		if open(counters) == 0 {
+		if open(n.counters()) == 0 {
 			return true
 		}
-		if !time.Now().Before(end) {
+		if time.Now().After(end) {
 			end = end.Add(time.Hour)
 			n.t.Errorf("still open: %s", n.unfinished())
 		}
@@ -384,16 +387,4 @@ func (n *node) unfinished() string {
 		}
 	}
 	return b.String()
-}
-
-// executionsOf reads the executions of a delivery through the socket: quicker
-// than a process for each.
-func (n *node) executionsOf(id string) []api.Execution {
-	n.t.Helper()
-	client, err := api.Dial(context.Background(), n.socket)
-	require.NoError(n.t, err)
-	defer client.Close()
-	x, err := client.Delivery(context.Background(), id)
-	require.NoError(n.t, err)
-	return x.Executions
 }

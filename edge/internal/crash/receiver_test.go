@@ -45,6 +45,7 @@ type answerer func(done <-chan struct{}, a arrival) int
 type receiver struct {
 	server *httptest.Server
 	answer answerer
+	after  func(a arrival) // called when the answer has been sent; may be nil
 
 	mu       sync.Mutex
 	arrivals []*arrival
@@ -99,8 +100,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		status = 0
 	}
 	r.end(a, status)
-	if status != 0 {
-		w.WriteHeader(status)
+	if status == 0 {
+		return
+	}
+	w.WriteHeader(status)
+	if r.after != nil {
+		_ = http.NewResponseController(w).Flush() // a sender that is gone does not matter
+		r.after(*a)
 	}
 }
 

@@ -1,7 +1,6 @@
 package crash_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -58,13 +57,13 @@ func newPair(t *testing.T) *pair {
 // answer holds the first node's requests for the targets of a round until the
 // round releases them; odd targets are never answered.
 func (p *pair) answer(done <-chan struct{}, a arrival) int {
-	if !strings.HasPrefix(a.life, "a-") || !contains(a.event, "held") {
+	if !strings.HasPrefix(a.life, "a-") || !strings.Contains(a.event, "held") {
 		return http.StatusNoContent
 	}
 	p.mu.Lock()
 	release := p.release[a.event[:strings.Index(a.event, "-")]]
 	p.mu.Unlock()
-	if contains(a.event, "odd") {
+	if strings.Contains(a.event, "odd") {
 		release = nil
 	}
 	select {
@@ -137,12 +136,8 @@ func (p *pair) round(k int) (hooks, onces []string) {
 		return noted(p.t, p.ledger, "end") == zombieOnce*k && !anyAlive(ledgers(p.t, p.ledger))
 	})
 	p.first.signal(syscall.SIGCONT)
-	client, err := api.Dial(context.Background(), p.second.socket)
-	require.NoError(p.t, err)
-	defer client.Close()
 	await(p.t, p.second, "every execution of the zombie has tried to settle", func() bool {
-		c, err := client.Counters(context.Background())
-		require.NoError(p.t, err)
+		c := p.second.counters()
 		return c["stale_settles"]+c["late_settles"] >= int64(k*(zombieHooks+zombieOnce))
 	})
 	p.second.drain()
@@ -172,7 +167,7 @@ func TestP13_Q2_R9_S15_Zombie(t *testing.T) {
 		alive := p.first.sendOne("hook.x", "t0", fmt.Sprintf("alive-%d", k))
 		p.first.awaitState(alive, edge.Succeeded)
 	}
-	counters := p.first.counters()
+	counters := as[status](p.first, "status").Counters
 	refused := p.receiver.count(func(a arrival) bool { return a.refused })
 	targets := as[api.TargetPage](p.first, "target", "list", "--limit", "1000")
 	for _, target := range targets.Targets {
