@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long model-long crash lint cross schema bench clean
+.PHONY: help build run test race check fuzz plans-long model-long crash crash-long lint cross schema bench clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ model-long: ## the store against its model, 5,000 random histories
 
 crash: ## kill -9, zombies and graceful stops of the real binary, short form
 	$(GO) test -count=1 -v ./edge/internal/crash
+
+crash-long: ## the same with 1,000 kills and more of everything (about 20 minutes)
+	FENCEPOST_KILLS=1000 FENCEPOST_ZOMBIES=10 FENCEPOST_STOPS=20 FENCEPOST_STEPS=10 FENCEPOST_KEYS=1000 \
+		$(GO) test -count=1 -v -timeout 90m ./edge/internal/crash
 
 lint: ## gofmt, vet and golangci-lint (pinned in .ci/tools)
 	@test -z "$$(gofmt -l edge handlers main.go)" || { gofmt -l edge handlers main.go; echo 'run gofmt -w on these'; exit 1; }

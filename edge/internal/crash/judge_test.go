@@ -14,13 +14,13 @@ import (
 // evidence is all that is known at the end of a run: what the program says, and
 // what was seen outside of it.
 type evidence struct {
-	acked      []sent         // the producers' ledger, each producer's in its order
-	lost       []string       // what the node no longer knows of it
-	deliveries []api.Delivery // all of the database
-	arrivals   []arrival      // the receiver's ledger, in order of arrival
-	seen       []string       // rules that the receiver saw broken
-	runs       []line         // the commands' ledgers, each target's in its order
-	again      map[string]int // how often a person asked for a key to run again
+	acked      []sent          // the producers' ledger, each producer's in its order
+	lost       []string        // what the node no longer knows of it
+	deliveries []api.Delivery  // all of the database
+	arrivals   []arrival       // the receiver's ledger, in order of arrival
+	seen       []string        // rules that the receiver saw broken
+	runs       []line          // the commands' ledgers, each target's in its order
+	again      map[string]int  // how often a person asked for a key to run again
 	ruled      map[string]bool // deliveries that a person decided
 }
 

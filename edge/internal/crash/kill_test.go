@@ -204,8 +204,8 @@ func TestP1_P17_KillLoop(t *testing.T) {
 		}
 		l.n.kill()
 		slowest = max(slowest, l.n.start())
-		found := l.n.logged("recovery")
-		require.NotEmpty(t, found, "each start says what recovery found")
+		var found []entry
+		await(t, l.n, "the start says what recovery found", func() bool { found = l.n.logged("recovery"); return len(found) > 0 })
 		inFlight, notBegun = inFlight+found[0].InFlight, notBegun+found[0].NotBegun
 		if found[0].InFlight+found[0].NotBegun > 0 {
 			hits++
@@ -268,5 +268,5 @@ func TestControl_AcknowledgeBeforeCommitIsCaught(t *testing.T) {
 	require.LessOrEqual(t, len(lost), front.dropped)
 	found := (&evidence{acked: acked, lost: lost}).judge()
 	require.NotEmpty(t, found)
-	require.True(t, strings.Contains(strings.Join(found, "\n"), "is lost"))
+	require.Contains(t, strings.Join(found, "\n"), "is lost")
 }

@@ -48,18 +48,19 @@ func TestP14_KillAtEachStep(t *testing.T) {
 		return started, ended
 	}
 	steps := []struct {
-		name string
-		kind string
-		wait func(id string) // until the node has been or is to be killed
+		name    string
+		kind    string
+		strikes bool            // the receiver kills the node
+		wait    func(id string) // until the node has been killed, or is to be
 	}{
-		{"acknowledged", "hook.x", func(string) {}},
-		{"arrived", "hook.x", func(string) { n.gone() }},
-		{"answered", "hook.x", func(string) { n.gone() }},
-		{"accepted", "once.x", func(string) {}},
-		{"begun", "gated.x", func(id string) {
+		{"acknowledged", "hook.x", false, func(string) {}},
+		{"arrived", "hook.x", true, func(string) { n.gone() }},
+		{"answered", "hook.x", true, func(string) { n.gone() }},
+		{"accepted", "once.x", false, func(string) {}},
+		{"begun", "gated.x", false, func(id string) {
 			await(t, n, "the program begins", func() bool { s, _ := starts(id); return s == 1 })
 		}},
-		{"ended", "once.x", func(id string) {
+		{"ended", "once.x", false, func(id string) {
 			await(t, n, "the program ends", func() bool { _, e := starts(id); return e == 1 })
 		}},
 	}
@@ -72,12 +73,22 @@ func TestP14_KillAtEachStep(t *testing.T) {
 		for i := range each {
 			armed.Store(n)
 			life := n.p.life
-			id := n.sendOne(step.kind, fmt.Sprint(step.name, i), fmt.Sprint(step.name, "-", i))
-			step.wait(id)
+			e := sent{source: "/test", id: fmt.Sprint(step.name, "-", i), kind: step.kind, subject: fmt.Sprint(step.name, i), body: "{}"}
+			_, err := post(t.Context(), n.http, *n.addr.Load(), n.token(), &e)
+			if err == nil {
+				require.Len(t, e.receipt.Deliveries, 1)
+				step.wait(e.receipt.Deliveries[0].ID)
+			} else { // the receiver was quicker than the acknowledgement
+				require.True(t, step.strikes, "%v", err)
+				n.gone()
+			}
 			n.kill()
 			armed.Store(nil)
 			kills++
 			n.start()
+			require.NoError(t, postUntil(t.Context(), n.http, func() string { return *n.addr.Load() }, n.token(), &e))
+			require.Equal(t, http.StatusOK, e.status, "it was stored before anything was done with it")
+			id := e.receipt.Deliveries[0].ID
 			var last edge.State
 			await(t, n, "it is done or waits for a person", func() bool {
 				last = n.delivery(id).Delivery.State
