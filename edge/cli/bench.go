@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 
 	"fencepost/edge/api"
 	"fencepost/edge/internal/bench"
@@ -17,6 +18,7 @@ func (a *app) bench() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.JSON = a.json
+			o.Program, _ = os.Executable() // without it the memory is left out
 			report, err := bench.Run(cmd.Context(), o, a.Out)
 			if err != nil {
 				return fmt.Errorf("bench: %w", err)

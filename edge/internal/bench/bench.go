@@ -24,6 +24,9 @@ type Options struct {
 	All    bool   // also what takes minutes: large backlogs, memory, idle
 	Large  int    // rows of a large backlog, with All
 	JSON   bool
+	// Program is the fencepost binary whose memory is measured; "" leaves
+	// that out.
+	Program string
 }
 
 // bytes is about the most that a run has on disk at once: files are kept to its
@@ -131,6 +134,8 @@ func Run(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 		{"one strict target", b.oneTarget},
 		{"pick-up on an idle engine", b.pickUp},
 		{"size", b.size},
+		{"over HTTP on loopback", b.overHTTP},
+		{"memory", b.memory},
 	}
 	if o.All {
 		steps = append(steps, []struct {

@@ -47,9 +47,9 @@ func cpuTime() time.Duration {
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
 
-// rss is the memory that this process holds now, in bytes.
-func rss() int64 {
-	text, err := os.ReadFile("/proc/self/statm")
+// rssOf is the memory that a process holds now, in bytes.
+func rssOf(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0
 	}

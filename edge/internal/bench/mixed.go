@@ -137,7 +137,7 @@ func (b *bench) mixedAll(ctx context.Context) error {
 	return nil
 }
 
-// accepts measures the intake alone: the handler's gate is off.
+// accepts measures until the last event is stored; delivering goes on beside it.
 func (b *bench) accepts(ctx context.Context) error {
 	n := int64(b.N)
 	ours, naive, err := b.duel(ctx, sqlite.DurabilityFull, n, max(n/naiveShare, 500), false)
