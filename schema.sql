@@ -38,8 +38,8 @@ CREATE TABLE handlers (
     -- Named code that performs deliveries, as the last configuration knew it.
     id        INTEGER PRIMARY KEY,
     name      TEXT NOT NULL UNIQUE,
-    gate      TEXT NOT NULL CHECK (gate IN ('on', 'off', 'missing', 'paused')), -- claiming reads it
-    gate_kept TEXT CHECK (gate_kept IN ('on', 'off', 'paused')), -- the gate to return to when it is no longer missing
+    gate      TEXT NOT NULL CHECK (gate = 'on' OR gate = 'off' OR gate = 'missing' OR gate = 'paused'), -- claiming reads it
+    gate_kept TEXT CHECK (gate_kept = 'on' OR gate_kept = 'off' OR gate_kept = 'paused'), -- the gate to return to when it is no longer missing
     gate_code TEXT NOT NULL,    -- why the gate (while missing: gate_kept) is not on
     resume_ms INTEGER,          -- end of a pause
     slots     INTEGER NOT NULL CHECK (slots >= 1), -- per target; 1 = strict order
@@ -56,7 +56,7 @@ CREATE TABLE revisions (
     id       INTEGER PRIMARY KEY,
     handler  INTEGER NOT NULL REFERENCES handlers (id),
     revision TEXT NOT NULL,
-    effect   TEXT NOT NULL CHECK (effect IN ('idempotent', 'transactional', 'once')),
+    effect   TEXT NOT NULL CHECK (effect = 'idempotent' OR effect = 'transactional' OR effect = 'once'),
     UNIQUE (handler, revision, effect)
 ) STRICT;
 
@@ -74,8 +74,8 @@ CREATE TABLE targets (
     open_ordered INTEGER NOT NULL CHECK (open_ordered >= 0 AND open_ordered <= open),
     kept         INTEGER NOT NULL CHECK (kept >= open),  -- delivery and consumption rows; at 0 the target goes
     ready_ms     INTEGER,           -- NULL = nothing claimable
-    class        INTEGER NOT NULL CHECK (class IN (0, 1)), -- 0 first tries, 1 retries
-    stall        TEXT CHECK (stall IN ('held', 'blocked', 'halted')),
+    class        INTEGER NOT NULL CHECK (class = 0 OR class = 1), -- 0 first tries, 1 retries
+    stall        TEXT CHECK (stall = 'held' OR stall = 'blocked' OR stall = 'halted'),
     stalled      INTEGER,           -- the delivery that the stall names
     served_ms    INTEGER NOT NULL,  -- last claim; makes rotation fair
     version      INTEGER NOT NULL,
@@ -107,19 +107,22 @@ CREATE INDEX events_by_hash ON events (hash);
 
 CREATE TABLE deliveries (
     -- One event owed to one target: the durable obligation, with its state.
+    -- Lists of states are written as OR: an IN of three or more builds a
+    -- table of its own at every write.
     id             INTEGER PRIMARY KEY,
     event          INTEGER NOT NULL REFERENCES events (id),
     target         INTEGER NOT NULL, -- targets.id
     generation     INTEGER NOT NULL CHECK (generation >= 1),
     redrive_of     INTEGER,          -- the generation before
     key_of         INTEGER,          -- whose id is the idempotency key; NULL = its own
-    again          INTEGER NOT NULL CHECK (again IN (0, 1)), -- repeats an effect that succeeded
+    again          INTEGER NOT NULL CHECK (again = 0 OR again = 1), -- repeats an effect that succeeded
     route          TEXT NOT NULL,
-    ordered        INTEGER NOT NULL CHECK (ordered IN (0, 1)), -- fixed at accept
+    ordered        INTEGER NOT NULL CHECK (ordered = 0 OR ordered = 1), -- fixed at accept
     line           INTEGER NOT NULL, -- place in line: its own id, or inherited
-    state          TEXT NOT NULL CHECK (state IN ('held', 'pending', 'leased', 'running', 'blocked',
-                                                  'succeeded', 'failed', 'cancelled', 'expired')),
-    block          TEXT CHECK (block IN ('outcome', 'config', 'route', 'refused')), -- what a blocked one waits for
+    state          TEXT NOT NULL CHECK (
+        state = 'held' OR state = 'pending' OR state = 'leased' OR state = 'running' OR state = 'blocked' OR
+        state = 'succeeded' OR state = 'failed' OR state = 'cancelled' OR state = 'expired'),
+    block          TEXT CHECK (block = 'outcome' OR block = 'config' OR block = 'route' OR block = 'refused'), -- what a blocked one waits for
     due_ms         INTEGER NOT NULL,
     accepted_ms    INTEGER NOT NULL,
     expires_ms     INTEGER,
@@ -132,14 +135,14 @@ CREATE TABLE deliveries (
     cancel_ms      INTEGER,
     finished_ms    INTEGER,
     version        INTEGER NOT NULL,
-    CHECK ((finished_ms IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled', 'expired'))),
+    CHECK ((finished_ms IS NOT NULL) = (state = 'succeeded' OR state = 'failed' OR state = 'cancelled' OR state = 'expired')),
     CHECK ((block IS NOT NULL) = (state = 'blocked')),
-    CHECK (state NOT IN ('leased', 'running') OR execution IS NOT NULL),
+    CHECK (execution IS NOT NULL OR state <> 'leased' AND state <> 'running'),
     CHECK (state <> 'running' OR first_start_ms IS NOT NULL)
 ) STRICT;
-CREATE INDEX deliveries_line ON deliveries (target, line) WHERE state IN ('held', 'pending', 'blocked');
+CREATE INDEX deliveries_line ON deliveries (target, line) WHERE state = 'held' OR state = 'pending' OR state = 'blocked';
 CREATE INDEX deliveries_due ON deliveries (target, due_ms, line) WHERE state = 'pending' AND ordered = 0;
-CREATE INDEX deliveries_expiring ON deliveries (expires_ms) WHERE expires_ms IS NOT NULL AND state IN ('held', 'pending');
+CREATE INDEX deliveries_expiring ON deliveries (expires_ms) WHERE expires_ms IS NOT NULL AND (state = 'held' OR state = 'pending');
 CREATE INDEX deliveries_finished ON deliveries (finished_ms) WHERE finished_ms IS NOT NULL;
 CREATE INDEX deliveries_blocked ON deliveries (id) WHERE state = 'blocked';
 CREATE INDEX deliveries_of_event ON deliveries (event);
@@ -157,8 +160,9 @@ CREATE TABLE executions (
     claimed_ms   INTEGER NOT NULL,
     started_ms   INTEGER,
     ended_ms     INTEGER,
-    outcome      TEXT CHECK (outcome IN ('succeeded', 'retry', 'failed', 'deferred', 'indeterminate', 'blocked',
-                                         'interrupted', 'cancelled', 'lost')),
+    outcome      TEXT CHECK (
+        outcome = 'succeeded' OR outcome = 'retry' OR outcome = 'failed' OR outcome = 'deferred' OR outcome = 'indeterminate' OR
+        outcome = 'blocked' OR outcome = 'interrupted' OR outcome = 'cancelled' OR outcome = 'lost'),
     code         TEXT,
     detail       TEXT,             -- for people; scrubbed and bounded
     late_outcome TEXT,             -- what the handler answered after its lease was gone
@@ -194,7 +198,7 @@ CREATE TABLE recoveries (
     delivery   INTEGER NOT NULL,
     opened_ms  INTEGER NOT NULL,
     closed_ms  INTEGER,
-    resolution TEXT CHECK (resolution IN ('succeeded', 'failed', 'retry', 'late')),
+    resolution TEXT CHECK (resolution = 'succeeded' OR resolution = 'failed' OR resolution = 'retry' OR resolution = 'late'),
     reason     TEXT,
     actor      TEXT,
     CHECK ((closed_ms IS NOT NULL) = (resolution IS NOT NULL))

@@ -12,8 +12,13 @@ import (
 // milliseconds UTC. Times in the text are UTC.
 func Explain(f Facts, nowMS int64) string {
 	x := &explainer{f: f, now: nowMS}
-	x.say("Delivery %d of event %d to %s is %s%s.", f.Delivery.ID, f.Delivery.Event, f.Delivery.Target, f.Delivery.State, inBrackets(f.Delivery.Code))
-	switch d := f.Delivery; d.State {
+	d := f.Delivery
+	why := inBrackets(d.Code)
+	if d.State == Leased || d.State == Running {
+		why = "" // the code is of the execution before
+	}
+	x.say("Delivery %d of event %d to %s is %s%s.", d.ID, d.Event, d.Target, d.State, why)
+	switch d.State {
 	case Held:
 		x.held()
 	case Pending:
@@ -91,20 +96,23 @@ func (x *explainer) gate() {
 	}
 }
 
-// line tells what a strict line has to do with it.
+// line tells what a strict line has to do with it: its own, or the one that its
+// target kept before the ordering was changed.
 func (x *explainer) line() {
 	d, t := x.f.Delivery, x.f.Target
-	if !d.Ordered {
-		return
-	}
 	if t.Stall == StallHalted {
-		x.say("Its target is halted since delivery %d failed; the handler asks for that.", t.Stalled)
-		x.say("To go on: fencepost redrive %d (tries that one again, in its place) or fencepost target resume %s", t.Stalled, quote(d.Target))
+		x.say("Its target is halted since delivery %d failed; the handler asked for that.", t.Stalled)
+		x.say("To try that one again, in its place: fencepost redrive %d", t.Stalled)
+		x.say("To go on without it: fencepost target resume %s", quote(d.Target))
 	}
 	if x.f.Ahead == 0 {
 		return
 	}
-	x.say("The target keeps strict order and %s of the line before this one.", ahead(x.f.Ahead))
+	if d.Ordered {
+		x.say("The target keeps strict order and %s of this one.", ahead(x.f.Ahead))
+	} else {
+		x.say("The ordering of handler %s was changed and %s of this one in the order of before; it is taken when those are done.", d.Target.Handler, ahead(x.f.Ahead))
+	}
 	head := x.f.Head
 	if head == nil {
 		return
@@ -141,7 +149,7 @@ func ahead(n int) string {
 // slots tells of a target whose slots are all leased.
 func (x *explainer) slots() {
 	t := x.f.Target
-	if t.Slots == 0 || t.Busy < t.Slots || x.f.Delivery.Ordered && x.f.Ahead > 0 {
+	if t.Slots == 0 || t.Busy < t.Slots || x.f.Ahead > 0 {
 		return
 	}
 	if l := x.f.Lease; l != nil && l.Delivery == 0 {
@@ -192,19 +200,28 @@ func (x *explainer) blocked() {
 	d := x.f.Delivery
 	switch d.Code {
 	case CodeRouteError:
-		x.say("Its route failed on the event%s.", x.detail())
+		x.say("Its route %s failed on the event, so it has no target yet%s.", d.Route, x.routeFault())
 		x.say("It is tried again when the route or its handler is mended: correct the route and restart.")
+		x.say("To decide it without: fencepost resolve %d --as succeeded|failed --version %d --reason <why>", d.ID, d.Version)
+		return
 	case CodeOutcomeUnknown, CodeLostAfterStart:
 		x.say("Its handler was called and nobody knows whether the effect happened%s.", x.detail())
 		x.say("The effect must not be repeated blindly, so nothing happens until a person who has looked says what did.")
 	default:
 		x.say("Nothing had begun: it waits for the configuration of handler %s to change%s.", d.Target.Handler, x.detail())
-		x.say("It is pending again when the handler's configuration has changed and was loaded.")
+		x.say("It is pending again when the node starts: put right what is missing, or the configuration, and restart.")
 	}
 	if d.Ordered {
 		x.say("Until then it holds up the line of its target.")
 	}
 	x.say("To decide it: %s", resolveCommand(&d))
+}
+
+func (x *explainer) routeFault() string {
+	if x.f.Fault == "" {
+		return ""
+	}
+	return ": " + strconv.Quote(scrub(x.f.Fault, maxTextBytes))
 }
 
 func resolveCommand(d *Delivery) string {

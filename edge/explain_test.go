@@ -65,14 +65,20 @@ func TestExplain(t *testing.T) {
 		{"gate missing", func(f *edge.Facts) { f.Handler.Gate = edge.GateMissing }, []string{"No running configuration names handler shop", "uncharged"}},
 		{"gate paused", func(f *edge.Facts) { f.Handler.Gate, f.Handler.ResumeMS = edge.GatePaused, explainNow+60_000 }, []string{"paused until 2026-03-01T00:01:01.000Z (in 1m0s)", "by itself"}},
 		{"behind a blocked head", head(edge.Blocked, "lost_after_start"), []string{
-			"3 deliveries are ahead of the line before this one", "delivery 39, is blocked (lost_after_start) and waits for a person",
+			"The target keeps strict order and 3 deliveries are ahead of this one.\n", "delivery 39, is blocked (lost_after_start) and waits for a person",
 			"fencepost resolve 39 --as succeeded|failed|retry --version 5 --reason", "fencepost explain 39",
 		}},
 		{"behind a held head", head(edge.Held, ""), []string{"delivery 39, waits for consent", "fencepost target skip 'shop:till 1' --version 5"}},
 		{"behind a retry", head(edge.Pending, "http_503"), []string{"delivery 39, is next tried at 2026-03-01T00:01:31.000Z (in 1m30s)"}},
 		{"behind a running head", head(edge.Running, ""), []string{"delivery 39, is running."}},
 		{"behind very many", func(f *edge.Facts) { f.Ahead = 1000 }, []string{"1000 or more deliveries are ahead"}},
-		{"halted", func(f *edge.Facts) { f.Target.Stall, f.Target.Stalled = edge.StallHalted, 40 }, []string{"halted since delivery 40 failed", "fencepost redrive 40", "fencepost target resume 'shop:till 1'"}},
+		{"halted", func(f *edge.Facts) { f.Target.Stall, f.Target.Stalled = edge.StallHalted, 40 }, []string{"halted since delivery 40 failed", "in its place: fencepost redrive 40\n", "fencepost target resume 'shop:till 1'\n"}},
+		{"halted, then unordered", func(f *edge.Facts) {
+			f.Delivery.Ordered, f.Target.Slots, f.Target.Stall, f.Target.Stalled = false, 4, edge.StallHalted, 40
+		}, []string{"halted since delivery 40 failed", "fencepost target resume 'shop:till 1'\n"}},
+		{"behind the order of before", both(head(edge.Blocked, "lost_after_start"), func(f *edge.Facts) { f.Delivery.Ordered, f.Target.Slots = false, 4 }), []string{
+			"The ordering of handler shop was changed and 3 deliveries are ahead of this one in the order of before", "delivery 39, is blocked (lost_after_start)",
+		}},
 		{"slots busy", func(f *edge.Facts) { f.Delivery.Ordered, f.Target.Slots, f.Target.Busy = false, 4, 4 }, []string{"All slots of the target are at work (4 of 4)"}},
 		{"other code at work", func(f *edge.Facts) {
 			f.Target.Busy, f.Lease = 1, &edge.Lease{Owner: "abc", Execution: 8, ExpiresMS: explainNow + 1000}
@@ -82,9 +88,12 @@ func TestExplain(t *testing.T) {
 		{"running", both(state(edge.Running, ""), leasedBy(explainNow+30_000)), []string{"attempt 2, fence 99", "until 2026-03-01T00:00:31.000Z (in 30s)", "nobody can know whether", "fencepost cancel 42"}},
 		{"running, idempotent", both(state(edge.Running, ""), leasedBy(explainNow+30_000), func(f *edge.Facts) { f.Last.Effect = edge.Idempotent }), []string{"tried again with the same idempotency key"}},
 		{"running, being cancelled", both(state(edge.Running, ""), leasedBy(explainNow+1), func(f *edge.Facts) { f.Delivery.CancelMS = explainNow - 1 }), []string{"Cancelling was asked for"}},
-		{"route error", state(edge.Blocked, "route_error"), []string{"Its route failed", "correct the route"}},
+		{"route error", state(edge.Blocked, "route_error"), []string{"Its route", "failed on the event", "correct the route", "fencepost resolve 42 --as succeeded|failed --version 7"}},
+		{"route error, asked again", both(state(edge.Blocked, "route_error"), func(f *edge.Facts) {
+			f.Delivery.Route, f.Fault = "orders", "key: the event has no \x1btenant"
+		}), []string{`Its route orders failed on the event, so it has no target yet: "key: the event has no  tenant".`}},
 		{"unknown", state(edge.Blocked, "outcome_unknown"), []string{"nobody knows whether the effect happened", "fencepost resolve 42 --as succeeded|failed|retry --version 7 --reason"}},
-		{"configuration", state(edge.Blocked, "secret_missing"), []string{"Nothing had begun", "configuration of handler shop"}},
+		{"configuration", state(edge.Blocked, "secret_missing"), []string{"Nothing had begun", "configuration of handler shop", "put right what is missing", "restart"}},
 		{"succeeded", both(state(edge.Succeeded, "ok"), func(f *edge.Facts) { f.Delivery.FinishedMS = explainNow - 3_600_000 }), []string{"final since 2026-02-28T23:00:01.000Z (1h0m0s ago)", "fencepost redrive 42 --again"}},
 		{"failed", state(edge.Failed, "http_400"), []string{"To try it again: fencepost redrive 42\n"}},
 		{"failed and halting", both(state(edge.Failed, "http_400"), func(f *edge.Facts) { f.Target.Stall, f.Target.Stalled = edge.StallHalted, 42 }), []string{"It halts the line", "fencepost target resume 'shop:till 1'", "fencepost redrive 42"}},
@@ -121,6 +130,30 @@ func TestR16_ALeaseOfADeadOwnerIsExplained(t *testing.T) {
 	require.Contains(t, text, "the owner is stalled or dead")
 	require.Contains(t, text, "Recovery takes the lease when")
 	require.Contains(t, text, "it is then blocked and waits for a person")
+}
+
+// What is said of a delivery never contradicts what stops it, and the code of an
+// execution that ended is not that of the one under way.
+func TestExplainIsTrue(t *testing.T) {
+	t.Parallel()
+	stopped := map[string]func(f *edge.Facts){
+		"halted":  func(f *edge.Facts) { f.Target.Stall, f.Target.Stalled = edge.StallHalted, 40 },
+		"old row": func(f *edge.Facts) { f.Ahead, f.Head = 1, &edge.Delivery{ID: 39, State: edge.Running} },
+		"gate":    func(f *edge.Facts) { f.Handler.Gate = edge.GateOff },
+	}
+	for name, stop := range stopped {
+		for _, ordered := range []bool{true, false} {
+			text := explained(func(f *edge.Facts) {
+				f.Delivery.Ordered = ordered
+				stop(f)
+			})
+			require.NotContains(t, text, "Nothing stops it", "%s, ordered %v", name, ordered)
+		}
+	}
+	text := explained(func(f *edge.Facts) { f.Delivery.State, f.Delivery.Code = edge.Running, "lease_lost" })
+	require.Contains(t, text, "is running.\n")
+	text = explained(func(f *edge.Facts) { f.Delivery.State, f.Delivery.Code = edge.Blocked, "route_error" })
+	require.NotContains(t, text, "retry", "resolve as retry is refused until there is a target")
 }
 
 func TestExplainQuotesTargetsForTheShell(t *testing.T) {

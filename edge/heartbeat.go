@@ -29,7 +29,11 @@ func (e *Engine) enter(r *run, mono time.Duration) {
 	defer l.mu.Unlock()
 	l.runs[r.token] = r
 	r.trusted = mono + e.trustFor()
-	r.trust = time.AfterFunc(max(r.trusted-e.clock.Mono(), 0), func() { e.trustEnds(r) })
+	left := r.trusted - e.clock.Mono()
+	if left <= 0 { // the claim took too long to be stored: nothing may begin under it
+		r.cancel(ErrLeaseLost)
+	}
+	r.trust = time.AfterFunc(max(left, 0), func() { e.trustEnds(r) })
 	e.beatLocked()
 }
 

@@ -14,6 +14,7 @@ func (e *Engine) Cancel(ctx context.Context, id DeliveryID) (Delivery, error) {
 	if err != nil {
 		return d, fmt.Errorf("cancel: %w", err)
 	}
+	e.acted("cancel asked for", nil, "delivery", e.publicID(id), "state", d.State)
 	if d.CancelMS != 0 || d.State == Cancelled {
 		e.live.cancelWhere(ErrCancelled, func(r *run) bool { return r.c != nil && r.c.Delivery == id })
 	}
@@ -22,27 +23,50 @@ func (e *Engine) Cancel(ctx context.Context, id DeliveryID) (Delivery, error) {
 
 // Resolve decides a blocked delivery; see [Operator].
 func (e *Engine) Resolve(ctx context.Context, r Resolution) (Delivery, error) {
-	return e.store.Resolve(ctx, r)
+	d, err := e.store.Resolve(ctx, r)
+	e.acted("delivery resolved", err, "delivery", e.publicID(r.Delivery), "target", d.Target.String(), "as", r.As,
+		"by", scrub(r.By, maxTextBytes), "reason", scrub(r.Reason, maxTextBytes))
+	return d, err
 }
 
 // Redrive makes a new generation of a final delivery; see [Operator].
 func (e *Engine) Redrive(ctx context.Context, r Redrive) (Delivery, error) {
-	return e.store.Redrive(ctx, r)
+	d, err := e.store.Redrive(ctx, r)
+	e.acted("delivery redriven", err, "delivery", e.publicID(d.ID), "of", e.publicID(r.Delivery), "target", d.Target.String(),
+		"again", r.Again, "new_key", r.NewKey)
+	return d, err
 }
 
 // ResumeTarget ends a halt; see [Operator].
 func (e *Engine) ResumeTarget(ctx context.Context, t Target) (TargetInfo, error) {
-	return e.store.ResumeTarget(ctx, t)
+	info, err := e.store.ResumeTarget(ctx, t)
+	e.acted("target resumed", err, "target", t.String())
+	return info, err
 }
 
 // SkipTarget lets a line go past its stall; see [Operator].
 func (e *Engine) SkipTarget(ctx context.Context, t Target, version int64, reason, by string) (TargetInfo, error) {
-	return e.store.SkipTarget(ctx, t, version, reason, by)
+	info, err := e.store.SkipTarget(ctx, t, version, reason, by)
+	e.acted("target skipped", err, "target", t.String(), "by", scrub(by, maxTextBytes), "reason", scrub(reason, maxTextBytes))
+	return info, err
 }
 
 // SetGate opens, closes or pauses a handler's gate; see [Operator].
 func (e *Engine) SetGate(ctx context.Context, handler string, g Gate, code string, resumeMS int64) (HandlerInfo, error) {
-	return e.store.SetGate(ctx, handler, g, code, resumeMS)
+	h, err := e.store.SetGate(ctx, handler, g, code, resumeMS)
+	e.acted("gate set", err, "handler", handler, "gate", h.Gate, "code", h.GateCode)
+	return h, err
+}
+
+// acted logs what a person did. A refusal is told to that person alone.
+func (e *Engine) acted(what string, err error, attrs ...any) {
+	if err == nil {
+		e.log.Info(what, attrs...)
+	}
+}
+
+func (e *Engine) publicID(id DeliveryID) string {
+	return FormatID(KindDelivery, e.store.Node(), int64(id))
 }
 
 // Bounds of one pass of Reroute.
@@ -81,6 +105,26 @@ func (e *Engine) Reroute(ctx context.Context) (int, error) {
 		f.Before = page[len(page)-1].ID
 	}
 	return n, nil
+}
+
+// RouteFault says why the route of a delivery fails on its event now; "" when it
+// does not, or when that cannot be told. It is for people who look at a delivery
+// with route_error.
+func (e *Engine) RouteFault(ctx context.Context, d *Delivery) string {
+	ev, err := e.store.Event(ctx, d.Event)
+	if err != nil {
+		return ""
+	}
+	routes, err := e.route(&ev)
+	if err != nil {
+		return scrub(err.Error(), maxTextBytes)
+	}
+	for _, to := range routes {
+		if to.Route == d.Route && to.Handler == d.Target.Handler {
+			return to.Fault
+		}
+	}
+	return ""
 }
 
 // rerouteOne reports whether d got its target. What concerns this delivery alone

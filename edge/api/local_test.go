@@ -128,6 +128,7 @@ func TestLocal_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"/v1/deliveries/" + id + "/resolve", `{"as":"maybe","version":1,"reason":"x"}`, "succeeded, failed or retry"},
 		{"/v1/deliveries/" + id + "/resolve", `{"as":"failed","reason":"x"}`, "version"},
 		{"/v1/deliveries/" + id + "/resolve", `{"as":"failed","version":1}`, "reason"},
+		{"/v1/deliveries/" + id + "/resolve", `{"as":"failed","version":1,"reason":"` + strings.Repeat("x", 4097) + `"}`, "4097 bytes, the limit is 4096"},
 		{"/v1/deliveries/" + id + "/resolve", `{`, "not valid JSON"},
 		{"/v1/targets/skip", `{"target":"greet:bob","version":1}`, "reason"},
 		{"/v1/targets/skip", `{"target":"bob","version":1,"reason":"x"}`, "handler:key"},

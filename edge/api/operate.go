@@ -95,6 +95,9 @@ func (l *local) resolve(r *http.Request) (any, error) {
 	}))
 }
 
+// maxReasonBytes bounds what is kept with a decision.
+const maxReasonBytes = 4 << 10
+
 // decisionFault says what a decision lacks.
 func decisionFault(version int64, reason string) *FieldFault {
 	switch {
@@ -102,6 +105,8 @@ func decisionFault(version int64, reason string) *FieldFault {
 		return &FieldFault{Pointer: "/version", Detail: "must be the version of the delivery that was looked at"}
 	case reason == "":
 		return &FieldFault{Pointer: "/reason", Detail: "must not be empty: it is kept with the decision"}
+	case len(reason) > maxReasonBytes:
+		return &FieldFault{Pointer: "/reason", Detail: fmt.Sprintf("has %d bytes, the limit is %d", len(reason), maxReasonBytes)}
 	}
 	return nil
 }

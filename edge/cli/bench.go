@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// maxBench bounds the rows of a measurement.
+const maxBench = 100_000_000
+
 func (a *app) bench() *cobra.Command {
 	var o bench.Options
 	c := &cobra.Command{
@@ -17,6 +20,14 @@ func (a *app) bench() *cobra.Command {
 		Short: "Measure this build on this disk against the naive form of itself",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case o.N < 1 || o.N > maxBench:
+				return usage("--n %d: it is 1 to %d", o.N, maxBench)
+			case o.Rounds < 1 || o.Rounds > 100:
+				return usage("--rounds %d: it is 1 to 100", o.Rounds)
+			case o.Large < 1 || o.Large > maxBench:
+				return usage("--large %d: it is 1 to %d", o.Large, maxBench)
+			}
 			o.JSON = a.json
 			o.Program, _ = os.Executable() // without it the memory is left out
 			report, err := bench.Run(cmd.Context(), o, a.Out)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 
 	"fencepost/edge"
@@ -52,6 +53,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		return api.ExitOK
 	}
 	if !a.ran {
+		a.json = a.json || slices.Contains(args, "--json") // which was not read when another flag before it was wrong
 		err = fmt.Errorf("%w; run it with --help to see what it takes", asUsage(err))
 	}
 	code := exitCode(err)
@@ -161,8 +163,11 @@ func (a *app) printError(err error, code int) {
 			fmt.Fprintln(a.Err, "fencepost: "+line)
 		}
 	}
-	if code == api.ExitStorage {
-		fmt.Fprintln(a.Err, "fencepost: what was acknowledged is stored; look at the disk, then start the node again and run fencepost check")
+	switch api.ClassOf(err).Code {
+	case api.CodeUnavailable:
+		fmt.Fprintln(a.Err, "fencepost: what was acknowledged is stored; the log of the node says why nothing more is: mend that (a full disk, a file that is locked), the node goes on by itself")
+	case api.CodeStorageFault:
+		fmt.Fprintln(a.Err, "fencepost: look at the disk and at the log of the node. If a file is malformed, keep a copy of it and its -wal and restore a backup; else start the node again and run fencepost check")
 	}
 }
 

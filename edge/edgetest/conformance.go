@@ -23,6 +23,7 @@ func Conformance(t *testing.T, b Bench) {
 		"ResolveRetryTakesThePlace":       resolveRetryTakesThePlace,
 		"UnorderedTargetsUseTheirSlots":   unorderedTargetsUseTheirSlots,
 		"ChangedOrderWaitsForOldRows":     changedOrderWaitsForOldRows,
+		"PlaceOutlivesChangedOrder":       placeOutlivesChangedOrder,
 		"RetriesGetAQuarterAndAtMostHalf": retriesGetAQuarterAndAtMostHalf,
 		"OneSlotAlternates":               oneSlotAlternates,
 		"LimitsHold":                      limitsHold,
@@ -52,6 +53,7 @@ func Conformance(t *testing.T, b Bench) {
 		"DispatchDelivers":                dispatchDelivers,
 		"PagesAreKeyset":                  pagesAreKeyset,
 		"FactsExplain":                    factsExplain,
+		"FactsOfChangedOrder":             factsOfChangedOrder,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -262,6 +262,23 @@ func changedOrderWaitsForOldRows(t *testing.T, r *rig) {
 	require.Equal(t, last[0], cs[0].Delivery)
 }
 
+// placeOutlivesChangedOrder: what is tried again in its place keeps it, though
+// the handler no longer asks for order.
+func placeOutlivesChangedOrder(t *testing.T, r *rig) {
+	strict, loose := started("h", edge.Once), started("h", edge.Once)
+	loose.Slots = 2
+	r.register(strict)
+	ids := r.accept(Events("e", "h", "k", 3)...)
+	r.settle(r.claimOne(ids[0]), edge.OutcomeIndeterminate, "unclear")
+	r.register(loose)
+	late := r.accept(Owe("late", "h", "k"))[0]
+	again, err := r.s.Resolve(r.ctx, edge.Resolution{Delivery: ids[0], Version: r.delivery(ids[0]).Version, As: edge.ResolveRetry, Reason: "looked", By: "ann"})
+	require.NoError(t, err)
+	for _, id := range []edge.DeliveryID{again.ID, ids[1], ids[2], late} {
+		r.settle(r.claimOne(id), edge.OutcomeSucceeded, "ok")
+	}
+}
+
 // manyTargets accepts n events for the handler, each with a target of its own.
 func (r *rig) manyTargets(prefix, handler string, n int) []edge.DeliveryID {
 	var ids []edge.DeliveryID

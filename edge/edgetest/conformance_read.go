@@ -183,3 +183,31 @@ func factsExplain(t *testing.T, r *rig) {
 	require.Equal(t, d.ID, f.Newer)
 	require.Nil(t, f.Lease)
 }
+
+// factsOfChangedOrder: an unordered delivery that waits for what is left of the
+// line from before says so, and names its head.
+func factsOfChangedOrder(t *testing.T, r *rig) {
+	strict := started("h", edge.Once)
+	r.register(strict)
+	ids := r.accept(Events("e", "h", "k", 3)...)
+	c := r.claimOne(ids[0])
+	loose := started("h", edge.Once)
+	loose.Slots = 4
+	r.register(loose)
+	late := r.accept(Owe("late", "h", "k"))[0]
+	for _, state := range []edge.State{edge.Running, edge.Blocked} {
+		f, err := r.s.Facts(r.ctx, late)
+		require.NoError(t, err)
+		require.False(t, f.Delivery.Ordered)
+		require.NotNil(t, f.Head)
+		require.Equal(t, ids[0], f.Head.ID)
+		require.Equal(t, state, f.Head.State)
+		require.Equal(t, 3, f.Ahead)
+		if state == edge.Running {
+			r.settle(c, edge.OutcomeIndeterminate, "unclear")
+		}
+	}
+	f, err := r.s.Facts(r.ctx, ids[2])
+	require.NoError(t, err)
+	require.Equal(t, 2, f.Ahead, "the line itself goes by place")
+}

@@ -122,6 +122,9 @@ func (t *tx) renewGeneration(d *delivery, line edge.DeliveryID, r edge.Redrive) 
 	n.Again = d.Again || r.Again && d.State == edge.Succeeded
 	n.Ordered, n.Line, n.State = t.target(d.Target).strict(), line, edge.Pending
 	n.Code = edge.CodeRedriven
+	if line != 0 {
+		n.Ordered = d.Ordered // it keeps the place, in the mode of before
+	}
 	if !r.NewKey {
 		n.KeyOf = d.KeyOf
 	}

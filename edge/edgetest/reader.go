@@ -127,12 +127,12 @@ func (m *Model) Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, erro
 
 // place finds what is before an open delivery in its line.
 func (t *tx) place(d *delivery, tg *target, f *edge.Facts) {
-	if !d.Ordered || d.State.Final() {
+	if d.State.Final() || !d.Ordered && tg.strict() {
 		return
 	}
 	for _, o := range tg.line() {
-		if !o.Ordered || o.Line >= d.Line {
-			continue
+		if !o.Ordered || d.Ordered && o.Line >= d.Line {
+			continue // an unordered one waits for all that is left of the line
 		}
 		if f.Head == nil {
 			head := o.Delivery

@@ -174,13 +174,15 @@ func (t *tx) steppedBack(maxDelayMS int64) (done int) {
 
 func (t *tx) steppedForward(stepMS, sinceMS int64) (done int) {
 	for _, d := range t.byID() {
-		if d.State.Final() || d.AcceptedMS < sinceMS || d.AcceptedMS > t.nowMS-stepMS {
+		doubtful := func(ms int64) bool { return ms >= sinceMS && ms <= t.nowMS-stepMS }
+		accepted, begun := doubtful(d.AcceptedMS), doubtful(d.FirstStartMS)
+		if d.State.Final() || !accepted && !begun {
 			continue
 		}
-		if d.ExpiresMS != 0 {
+		if accepted && d.ExpiresMS != 0 {
 			d.ExpiresMS += stepMS
 		}
-		if d.FirstStartMS != 0 {
+		if begun {
 			d.FirstStartMS += stepMS
 		}
 		if d.State == edge.Pending && d.Attempts+d.Losses > 0 {

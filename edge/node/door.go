@@ -29,6 +29,15 @@ func (d door) ConfirmClock(context.Context) error {
 	return nil
 }
 
+// Facts adds to the facts of the store what only the router knows.
+func (d door) Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, error) {
+	f, err := d.Reader.Facts(ctx, id)
+	if err == nil && f.Delivery.Code == edge.CodeRouteError {
+		f.Fault = d.RouteFault(ctx, &f.Delivery)
+	}
+	return f, err
+}
+
 // Probe reads from the database, and goes through the writer with a step that
 // finds nothing to do: a locked file or a stuck disk shows in either.
 func (d door) Probe(ctx context.Context) error {

@@ -364,3 +364,16 @@ func TestRun_ADoubtedClockIsConfirmedByAnOperator(t *testing.T) {
 	require.False(t, st.Doubted)
 	r.end(t)
 }
+
+// TestExplain_ARouteErrorSaysWhatTheEventLacks: the operator sees the attribute
+// that is missing, though the store keeps no text of it.
+func TestExplain_ARouteErrorSaysWhatTheEventLacks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := start(t, s.config(t, "s", "[[handler]]\nname = \"a\"\nkind = \"log\"\n[[route]]\nname = \"by-tenant\"\nhandler = \"a\"\nkey = \"tenant\"\n"), node.Options{})
+	id := r.send(t, "t", "x")
+	x, err := r.client.Explain(t.Context(), id)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(x.Text, "\n"), `Its route by-tenant failed on the event, so it has no target yet: "key: the event has no tenant".`)
+	r.end(t)
+}

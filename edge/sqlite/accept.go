@@ -98,6 +98,9 @@ func (tx *tx) accept(p *submission, a *edge.Accepted) error {
 	}
 	tx.count("accept_existing", 1)
 	a.Event, a.Existing = id, true
+	if err := tx.flush(); err != nil { // a target of this transaction must be in the file
+		return err
+	}
 	a.Deliveries, err = tx.firstGeneration(id)
 	return err
 }
@@ -248,12 +251,20 @@ func (tx *tx) insertDelivery(d *delivery, t *target) error {
 		return err
 	}
 	tx.stateCount("", d.State)
+	if t.slots == 1 && t.open > 0 && t.open == t.openOrdered && d.Ordered && d.Line == d.ID {
+		tx.touchTail(t)
+	} else {
+		tx.touch(t)
+	}
+	t.sole = nil
+	if t.open == 0 && d.Ordered {
+		t.sole = &waiting{d.ID, d.State, d.DueMS, false}
+	}
 	t.open++
 	t.kept++
 	if d.Ordered {
 		t.openOrdered++
 	}
-	tx.touch(t)
 	if d.State != edge.Running { // then the claim is the change
 		tx.changed(d, t, "")
 	}

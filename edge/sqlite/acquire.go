@@ -19,6 +19,9 @@ func (s *Store) Acquire(ctx context.Context, name edge.Target) (edge.Lease, erro
 		l, err = tx.acquire(name)
 		return err
 	})
+	if err == nil {
+		s.w.gave(l.Execution)
+	}
 	return l, err
 }
 

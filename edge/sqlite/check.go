@@ -34,11 +34,11 @@ var rules = [...]rule{
 		SELECT 'target ' || l.target FROM leases l JOIN deliveries d ON d.id = l.delivery
 		WHERE d.ordered = 1 GROUP BY l.target HAVING count(*) > 1`},
 	{"active_has_lease", `
-		SELECT 'delivery ' || d.id || ' is ' || d.state FROM deliveries d WHERE d.state IN ('leased', 'running')
+		SELECT 'delivery ' || d.id || ' is ' || d.state FROM deliveries d WHERE (d.state = 'leased' OR d.state = 'running')
 		AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.delivery = d.id AND l.execution = d.execution AND l.target = d.target)`},
 	{"lease_has_active", `
 		SELECT 'lease of execution ' || l.execution FROM leases l WHERE l.delivery IS NOT NULL
-		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id = l.delivery AND d.execution = l.execution AND d.state IN ('leased', 'running'))`},
+		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id = l.delivery AND d.execution = l.execution AND (d.state = 'leased' OR d.state = 'running'))`},
 	{"lease_has_open_execution", `
 		SELECT 'lease of execution ' || l.execution FROM leases l
 		WHERE NOT EXISTS (SELECT 1 FROM executions x WHERE x.id = l.execution AND x.token = l.token AND x.owner = l.owner AND x.ended_ms IS NULL)`},
@@ -75,7 +75,7 @@ var rules = [...]rule{
 		SELECT 'target ' || t.id FROM targets t WHERE t.ready_ms IS NOT NULL
 		-- The list of states is that of the index, which would not be used without it.
 		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.target = t.id AND d.state = 'pending'
-		                AND d.state IN ('held', 'pending', 'blocked'))`},
+		                AND (d.state = 'held' OR d.state = 'pending' OR d.state = 'blocked'))`},
 	{"stall_names_delivery", `
 		SELECT 'target ' || t.id || ' ' || t.stall FROM targets t WHERE t.stall IS NOT NULL
 		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id = t.stalled AND d.target = t.id
@@ -83,7 +83,7 @@ var rules = [...]rule{
 	{"line_order", `
 		SELECT 'delivery ' || a.id || ' before ' || b.id FROM deliveries a JOIN deliveries b
 		ON b.target = a.target AND b.line < a.line
-		WHERE a.state IN ('leased', 'running') AND a.ordered = 1 AND b.ordered = 1 AND b.state IN ('held', 'pending', 'blocked')`},
+		WHERE (a.state = 'leased' OR a.state = 'running') AND a.ordered = 1 AND b.ordered = 1 AND (b.state = 'held' OR b.state = 'pending' OR b.state = 'blocked')`},
 	{"unknown_outcome_has_recovery", `
 		SELECT 'delivery ' || d.id FROM deliveries d WHERE d.state = 'blocked' AND d.block = 'outcome'
 		AND NOT EXISTS (SELECT 1 FROM recoveries r WHERE r.execution = d.execution AND r.closed_ms IS NULL)`},

@@ -24,6 +24,9 @@ func (s *Store) Claim(ctx context.Context, limit int) ([]edge.Claimed, error) {
 		claims = append(claims, more...)
 		return err
 	})
+	if n := len(claims); err == nil && n > 0 {
+		s.w.gave(claims[n-1].Fence)
+	}
 	return claims, err
 }
 
@@ -65,7 +68,7 @@ func (tx *tx) claimReady(limit int) ([]edge.Claimed, error) {
 			return claims, err
 		}
 		class := f.pick(h)
-		t, err := tx.target(f.ids[class])
+		t, err := tx.target(f.take(class))
 		if err != nil {
 			return claims, err
 		}
@@ -74,7 +77,9 @@ func (tx *tx) claimReady(limit int) ([]edge.Claimed, error) {
 			return claims, err
 		}
 		claims = append(claims, claimed...)
-		delete(fronts, h)
+		if f.spent() {
+			delete(fronts, h) // look again
+		}
 	}
 	return claims, nil
 }
@@ -82,20 +87,39 @@ func (tx *tx) claimReady(limit int) ([]edge.Claimed, error) {
 // noLimit lets the free slots alone bound the claims.
 const noLimit = math.MaxInt
 
-// front is, per class, the target of a handler that has been ready longest.
+// front is, per class, the targets of a handler that have been ready longest. A
+// claim changes only the target that it takes, so a front serves many claims.
 type front struct {
-	ids   [2]int64 // 0 = none
-	ready [2]int64
+	ready [2][]readyTarget
+	full  [2]bool // there may be more than were looked up
+}
+
+type readyTarget struct{ id, ms int64 }
+
+// frontSize is how many targets of a class are looked up at once.
+const frontSize = 32
+
+func (f *front) empty() bool { return len(f.ready[0])+len(f.ready[1]) == 0 }
+
+// spent reports whether the front must be looked up again.
+func (f *front) spent() bool {
+	return f.empty() || f.full[0] && len(f.ready[0]) == 0 || f.full[1] && len(f.ready[1]) == 0
+}
+
+func (f *front) take(class int) (targetID int64) {
+	targetID = f.ready[class][0].id
+	f.ready[class] = f.ready[class][1:]
+	return targetID
 }
 
 func (f *front) oldest() int64 {
-	switch {
-	case f.ids[0] == 0:
-		return f.ready[1]
-	case f.ids[1] == 0:
-		return f.ready[0]
+	oldest := int64(never)
+	for _, ready := range f.ready {
+		if len(ready) > 0 {
+			oldest = min(oldest, ready[0].ms)
+		}
 	}
-	return min(f.ready[0], f.ready[1])
+	return oldest
 }
 
 // pick chooses between first tries and retries. Retries get at least a quarter
@@ -103,9 +127,9 @@ func (f *front) oldest() int64 {
 // single slot the two alternate.
 func (f *front) pick(h *handler) int {
 	switch {
-	case f.ids[1] == 0:
+	case len(f.ready[1]) == 0:
 		return 0
-	case f.ids[0] == 0:
+	case len(f.ready[0]) == 0:
 		return 1
 	case h.limit == 1:
 		return 1 - h.last
@@ -113,7 +137,7 @@ func (f *front) pick(h *handler) int {
 		return 1
 	case h.held[1] >= (h.limit+1)/2:
 		return 0
-	case f.ready[1] < f.ready[0]:
+	case f.ready[1][0].ms < f.ready[0][0].ms:
 		return 1
 	}
 	return 0
@@ -136,7 +160,7 @@ func (tx *tx) nextHandler(fronts map[*handler]*front) (*handler, *front, error) 
 			}
 			fronts[h] = f
 		}
-		if f.ids[0] == 0 && f.ids[1] == 0 {
+		if f.empty() {
 			continue
 		}
 		if best == nil || f.oldest() < bestFront.oldest() || f.oldest() == bestFront.oldest() && h.id < best.id {
@@ -146,26 +170,31 @@ func (tx *tx) nextHandler(fronts map[*handler]*front) (*handler, *front, error) 
 	return best, bestFront, nil
 }
 
-// front looks up the first ready target of each class, and learns from what is
+// front looks up the first ready targets of each class, and learns from what is
 // not ready yet when to look again.
 func (tx *tx) front(h *handler) (*front, error) {
 	const query = `SELECT id, ready_ms FROM targets
-	               WHERE handler = ? AND class = ? AND ready_ms IS NOT NULL ORDER BY ready_ms LIMIT 1`
+	               WHERE handler = ? AND class = ? AND ready_ms IS NOT NULL ORDER BY ready_ms LIMIT ?`
 	f := &front{}
 	hint := int64(never)
-	for class := range f.ids {
-		var id, ready int64
-		err := tx.row(query, h.id, class).Scan(&id, &ready)
-		if noRows(err) {
-			continue
-		}
+	for class := range f.ready {
+		n := 0
+		err := tx.each(query, func(rows *sql.Rows) error {
+			var r readyTarget
+			if err := rows.Scan(&r.id, &r.ms); err != nil {
+				return err
+			}
+			n++
+			hint = min(hint, r.ms)
+			if r.ms <= tx.now {
+				f.ready[class] = append(f.ready[class], r)
+			}
+			return nil
+		}, h.id, class, frontSize)
 		if err != nil {
 			return nil, err
 		}
-		hint = min(hint, ready)
-		if ready <= tx.now {
-			f.ids[class], f.ready[class] = id, ready
-		}
+		f.full[class] = n == frontSize && len(f.ready[class]) == n
 	}
 	h.hint = hint
 	return f, nil
@@ -174,20 +203,13 @@ func (tx *tx) front(h *handler) (*front, error) {
 // claimFrom claims the delivery at the front of a ready target. When its effect
 // is done already it is settled instead, and nothing is claimed.
 func (tx *tx) claimFrom(t *target, class int) ([]edge.Claimed, error) {
-	w, err := tx.head(t)
-	if !t.strict() {
-		w, err = tx.firstDue(t)
-	}
+	d, err := tx.frontDelivery(t)
 	if err != nil {
 		return nil, err
 	}
-	if w == nil || w.state != edge.Pending || w.dueMS > tx.now {
+	if d == nil || d.State != edge.Pending || d.DueMS > tx.now {
 		tx.touch(t) // the stored ready time is wrong; decide it again
 		return nil, tx.flush()
-	}
-	d, err := tx.delivery(w.id)
-	if err != nil {
-		return nil, err
 	}
 	settled, err := tx.settleUnclaimed(d, t)
 	if settled || err != nil {

@@ -143,6 +143,7 @@ func (tx *tx) moveWith(d *delivery, t *target, on edge.Trigger, v edge.Verdict, 
 // moved follows a written move in memory.
 func (tx *tx) moved(d *delivery, t *target, v edge.Verdict, block string, due int64, outcome edge.Outcome) error {
 	tx.stateCount(d.State, v.To)
+	t.sole = nil
 	d.State, d.DueMS, d.Attempts, d.Losses, d.Code, d.block = v.To, due, v.Attempts, v.Losses, v.Code, block
 	d.Version++
 	if v.To != edge.Leased && v.To != edge.Running {

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "create":
 		childCreate(os.Args[1])
+	case "midnight":
+		childMidnight(os.Args[1], os.Args[2])
 	case "store":
 		childStore(os.Args[1], os.Args[2] == "share")
 	}

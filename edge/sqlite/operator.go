@@ -139,9 +139,10 @@ func (tx *tx) nextGeneration(d *delivery, t *target, line edge.DeliveryID, again
 	n := &delivery{target: t.id}
 	n.ID, n.Event, n.Generation, n.RedriveOf = tx.nextDelivery(), d.Event, d.Generation+1, d.ID
 	n.KeyOf, n.Again, n.Route, n.Ordered = d.KeyOf, d.Again || again, d.Route, t.slots == 1
-	n.Line = line
-	if line == 0 {
+	if n.Line = line; line == 0 {
 		n.Line = n.ID
+	} else {
+		n.Ordered = d.Ordered // the place is in the line that d was in
 	}
 	if newKey {
 		n.KeyOf = n.ID

@@ -561,7 +561,7 @@ var scans = []*regexp.Regexp{
 	regexp.MustCompile(`^SELECT target FROM deliveries WHERE state = 'pending' AND due_ms > \? LIMIT \?$`),
 	regexp.MustCompile(`^UPDATE deliveries SET due_ms = \?1 WHERE id IN \(SELECT id FROM deliveries WHERE state = 'pending' AND due_ms > \?1 LIMIT \?2\)$`),
 	regexp.MustCompile(`^SELECT id FROM targets WHERE served_ms > \? LIMIT \?$`),
-	regexp.MustCompile(`^SELECT id, target FROM deliveries WHERE state IN \('held', 'pending', 'blocked'\) AND accepted_ms >= \? AND accepted_ms < \? ORDER BY id LIMIT \?$`),
+	regexp.MustCompile(`^SELECT id, target FROM deliveries INDEXED BY deliveries_line WHERE \(state = 'held' OR state = 'pending' OR state = 'blocked'\) AND accepted_ms >= \? AND accepted_ms < \? ORDER BY id LIMIT \?$`),
 }
 
 // noScans requires that no statement looks at a whole table that grows.

@@ -331,11 +331,14 @@ func (s *Store) Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, erro
 const maxAhead = 1000
 
 func factsOfLine(ctx context.Context, q queryer, d *delivery, f *edge.Facts) error {
-	if !d.Ordered || d.State.Final() {
+	switch {
+	case d.State.Final():
 		return nil
+	case !d.Ordered:
+		return factsOfOldLine(ctx, q, d, f)
 	}
 	const ahead = `SELECT count(*) FROM (SELECT 1 FROM deliveries
-	                   WHERE target = ? AND state IN ('held', 'pending', 'blocked') AND line < ? LIMIT ?)`
+	                   WHERE target = ? AND (state = 'held' OR state = 'pending' OR state = 'blocked') AND line < ? LIMIT ?)`
 	if err := q.GetContext(ctx, &f.Ahead, ahead, d.target, int64(d.Line), maxAhead); err != nil {
 		return err
 	}
@@ -350,13 +353,44 @@ func factsOfLine(ctx context.Context, q queryer, d *delivery, f *edge.Facts) err
 		head = under[0]
 	} else {
 		const first = `SELECT id FROM deliveries
-		               WHERE target = ? AND state IN ('held', 'pending', 'blocked') AND line < ? ORDER BY line LIMIT 1`
+		               WHERE target = ? AND (state = 'held' OR state = 'pending' OR state = 'blocked') AND line < ? ORDER BY line LIMIT 1`
 		if err := q.GetContext(ctx, &head, first, d.target, int64(d.Line)); err != nil && !noRows(err) {
 			return err
 		}
 	}
 	if head == 0 {
 		return nil
+	}
+	h, err := getDelivery(ctx, q, edge.DeliveryID(head))
+	if err == nil {
+		f.Head = &h.Delivery
+	}
+	return err
+}
+
+// factsOfOldLine tells an unordered delivery what is left of the line that its
+// target kept before its ordering was changed.
+func factsOfOldLine(ctx context.Context, q queryer, d *delivery, f *edge.Facts) error {
+	const left = `SELECT open_ordered FROM targets WHERE id = ? AND slots > 1`
+	if err := q.GetContext(ctx, &f.Ahead, left, d.target); err != nil || f.Ahead == 0 {
+		if noRows(err) {
+			return nil
+		}
+		return err
+	}
+	f.Ahead = min(f.Ahead, maxAhead)
+	var head int64
+	const working = `SELECT d.id FROM leases l CROSS JOIN deliveries d ON d.id = l.delivery
+	                 WHERE l.target = ? AND d.ordered = 1 LIMIT 1`
+	err := q.GetContext(ctx, &head, working, d.target)
+	if noRows(err) {
+		const first = `SELECT id FROM deliveries
+		               WHERE target = ? AND (state = 'held' OR state = 'pending' OR state = 'blocked') AND ordered = 1
+		               ORDER BY line LIMIT 1`
+		err = q.GetContext(ctx, &head, first, d.target)
+	}
+	if err != nil {
+		return err
 	}
 	h, err := getDelivery(ctx, q, edge.DeliveryID(head))
 	if err == nil {

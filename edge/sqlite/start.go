@@ -168,17 +168,20 @@ func (tx *tx) endExecution(id edge.ExecutionID, o edge.Outcome, code, detail str
 	return mustChange(ok, err, "end of execution", id)
 }
 
-// Renew moves expiries; see [edge.Dispatch].
+// Renew moves expiries; see [edge.Dispatch]. A claim whose commit was under way
+// when it was called cannot have been named, so its lease is not voided, however
+// long that commit took.
 func (s *Store) Renew(ctx context.Context, live []edge.Token) (edge.Renewed, error) {
 	var r edge.Renewed
+	given := edge.ExecutionID(s.w.given.Load())
 	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
 		r = edge.Renewed{}
-		return tx.renew(live, &r)
+		return tx.renew(live, given, &r)
 	})
 	return r, err
 }
 
-func (tx *tx) renew(live []edge.Token, r *edge.Renewed) error {
+func (tx *tx) renew(live []edge.Token, given edge.ExecutionID, r *edge.Renewed) error {
 	owner, err := tx.ownerID()
 	if err != nil {
 		return err
@@ -208,7 +211,7 @@ func (tx *tx) renew(live []edge.Token, r *edge.Renewed) error {
 		switch {
 		case named[l.token] && cancel:
 			r.Cancel = append(r.Cancel, l.token)
-		case !named[l.token] && l.expires <= tx.now:
+		case !named[l.token] && l.expires <= tx.now && l.execution <= given:
 			orphans = append(orphans, l)
 		}
 		return nil

@@ -10,6 +10,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -70,7 +71,8 @@ var _ edge.Store = (*Store)(nil)
 
 // Open opens the database at path and takes its lock, creating the file when
 // there is none. An error that wraps edge.ErrInvalid means that the file was
-// refused and is as it was; edge.ErrConflict that another process holds it.
+// refused and is as it was; edge.ErrConflict that another process holds it;
+// edge.ErrStorage that it is damaged.
 func Open(path string, o Options) (*Store, error) {
 	if err := processSettings(); err != nil {
 		return nil, err
@@ -93,6 +95,9 @@ func Open(path string, o Options) (*Store, error) {
 	s := &Store{path: path, o: o, owner: edge.NewName(), log: o.Logger}
 	if err := s.open(context.Background()); err != nil {
 		_ = s.closeHandles()
+		if !errors.Is(err, edge.ErrInvalid) && classify(err) != notStorage {
+			err = fmt.Errorf("%s: %w", path, publicError(err))
+		}
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return s, nil

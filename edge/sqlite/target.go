@@ -26,7 +26,10 @@ type target struct {
 	servedMS    int64
 	version     int64
 
-	dirty bool // to be decided and written by flush
+	dirty     bool     // to be written by flush
+	undecided bool     // flush decides ready time and stall first
+	isNew     bool     // flush inserts it
+	sole      *waiting // its only open delivery, when that has just been inserted; saves a look
 }
 
 func (t *target) name() edge.Target { return edge.Target{Handler: t.handler.name, Key: t.key} }
@@ -132,20 +135,26 @@ func (tx *tx) ensureTarget(h *handler, key string) (*target, error) {
 	if t != nil || err != nil {
 		return t, err
 	}
-	t = &target{id: tx.nextTarget(), handler: h, key: key, slots: h.slots, version: 1}
+	t = &target{id: tx.nextTarget(), handler: h, key: key, slots: h.slots, version: 1, isNew: true}
 	if key == edge.RouteErrorKey {
 		t.slots = routeErrorSlots
 	}
 	tx.w.cache.put(t)
-	const insert = `INSERT INTO targets (id, handler, key, slots, busy, borrowed, open, open_ordered, kept, ready_ms, class, stall, stalled, served_ms, version)
-	                VALUES (?, ?, ?, ?, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 1)`
-	return t, tx.exec(insert, t.id, h.id, key, t.slots)
+	tx.touch(t)
+	return t, nil
 }
 
 const routeErrorSlots = 1 << 20
 
 // touch says that t has changed and must be decided and written by flush.
 func (tx *tx) touch(t *target) {
+	t.undecided, t.sole = true, nil
+	tx.touchTail(t)
+}
+
+// touchTail says that only the tail of t's line grew: numbers have changed, and
+// what is at its head has not.
+func (tx *tx) touchTail(t *target) {
 	if !t.dirty {
 		t.dirty = true
 		tx.dirty = append(tx.dirty, t)
@@ -156,9 +165,13 @@ func (tx *tx) touch(t *target) {
 func (tx *tx) flush() error {
 	for _, t := range tx.dirty {
 		t.dirty = false
-		if err := tx.decide(t); err != nil {
-			return err
+		if t.undecided {
+			t.undecided = false
+			if err := tx.decide(t); err != nil {
+				return err
+			}
 		}
+		t.sole = nil
 		if err := tx.writeTarget(t); err != nil {
 			return err
 		}
@@ -172,11 +185,13 @@ func (tx *tx) writeTarget(t *target) error {
 		tx.w.cache.drop(t)
 		return tx.exec(`DELETE FROM targets WHERE id = ?`, t.id)
 	}
-	t.version++
 	const update = `UPDATE targets
 	                SET slots = ?, busy = ?, borrowed = ?, open = ?, open_ordered = ?, kept = ?,
 	                    ready_ms = ?, class = ?, stall = ?, stalled = ?, served_ms = ?, version = ?
 	                WHERE id = ?`
+	const insert = `INSERT INTO targets (slots, busy, borrowed, open, open_ordered, kept,
+	                    ready_ms, class, stall, stalled, served_ms, version, id, handler, key)
+	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	var stall, stalled any
 	if t.stall != edge.NoStall {
 		stall, stalled = string(t.stall), int64(t.stalled)
@@ -184,8 +199,14 @@ func (tx *tx) writeTarget(t *target) error {
 	if t.readyMS.Valid {
 		t.handler.lowerHint(t.readyMS.Int64)
 	}
-	return tx.exec(update, t.slots, t.busy, t.borrowed, t.open, t.openOrdered, t.kept,
-		t.readyMS, t.class, stall, stalled, t.servedMS, t.version, t.id)
+	if !t.isNew {
+		t.version++
+		return tx.exec(update, t.slots, t.busy, t.borrowed, t.open, t.openOrdered, t.kept,
+			t.readyMS, t.class, stall, stalled, t.servedMS, t.version, t.id)
+	}
+	t.isNew = false
+	return tx.exec(insert, t.slots, t.busy, t.borrowed, t.open, t.openOrdered, t.kept,
+		t.readyMS, t.class, stall, stalled, t.servedMS, t.version, t.id, t.handler.id, t.key)
 }
 
 // decide is the one function that says when a target is claimable and what
@@ -206,7 +227,10 @@ func (tx *tx) decide(t *target) error {
 	if t.busy > t.borrowed || t.open == 0 {
 		return nil // a delivery of the line is under way, or there is none
 	}
-	h, err := tx.head(t)
+	h, err := t.sole, error(nil)
+	if h == nil || t.open != 1 {
+		h, err = tx.head(t)
+	}
 	if err != nil || h == nil {
 		return err
 	}
@@ -244,7 +268,7 @@ func (tx *tx) decideUnordered(t *target) error {
 // before that nothing will claim.
 func (tx *tx) stallOldRows(t *target) error {
 	const query = `SELECT id, state, due_ms, attempts + losses > 0 FROM deliveries
-	               WHERE target = ? AND state IN ('held', 'pending', 'blocked') AND state <> 'pending' AND ordered = 0
+	               WHERE target = ? AND (state = 'held' OR state = 'pending' OR state = 'blocked') AND state <> 'pending' AND ordered = 0
 	               ORDER BY line LIMIT 1`
 	h, err := scanWaiting(tx.row(query, t.id))
 	if err != nil || h == nil {
@@ -262,7 +286,30 @@ func (t *target) setReady(h *waiting) {
 	}
 }
 
-// waiting is what claiming needs to know of a delivery at the front.
+// frontDelivery is the delivery that is claimed next from a target: the head of a
+// strict line, else what is due first; nil when there is none.
+func (tx *tx) frontDelivery(t *target) (*delivery, error) {
+	const head = `SELECT ` + deliveryColumns + ` FROM deliveries d ` + headOfLine
+	const first = `SELECT ` + deliveryColumns + ` FROM deliveries d ` + firstByDue
+	query := first
+	if t.strict() {
+		query = head
+	}
+	d, err := scanDelivery(tx.row(query, t.id))
+	if noRows(err) {
+		return nil, nil
+	}
+	return d, err
+}
+
+// What comes first in a strict line among what is not under way, and what is due
+// first in an unordered target.
+const (
+	headOfLine = `WHERE target = ? AND (state = 'held' OR state = 'pending' OR state = 'blocked') AND ordered = 1 ORDER BY line LIMIT 1`
+	firstByDue = `WHERE target = ? AND state = 'pending' AND ordered = 0 ORDER BY due_ms, line LIMIT 1`
+)
+
+// waiting is what deciding needs to know of a delivery at the front.
 type waiting struct {
 	id      edge.DeliveryID
 	state   edge.State
@@ -273,17 +320,13 @@ type waiting struct {
 // head is the first delivery of a strict line that is not under way; nil when
 // there is none.
 func (tx *tx) head(t *target) (*waiting, error) {
-	const query = `SELECT id, state, due_ms, attempts + losses > 0 FROM deliveries
-	               WHERE target = ? AND state IN ('held', 'pending', 'blocked') AND ordered = 1
-	               ORDER BY line LIMIT 1`
+	const query = `SELECT id, state, due_ms, attempts + losses > 0 FROM deliveries ` + headOfLine
 	return scanWaiting(tx.row(query, t.id))
 }
 
 // firstDue is the pending delivery of an unordered target that is due first.
 func (tx *tx) firstDue(t *target) (*waiting, error) {
-	const query = `SELECT id, state, due_ms, attempts + losses > 0 FROM deliveries
-	               WHERE target = ? AND state = 'pending' AND ordered = 0
-	               ORDER BY due_ms, line LIMIT 1`
+	const query = `SELECT id, state, due_ms, attempts + losses > 0 FROM deliveries ` + firstByDue
 	return scanWaiting(tx.row(query, t.id))
 }
 

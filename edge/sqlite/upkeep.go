@@ -14,7 +14,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (edge.Swept, error) {
 	var swept edge.Swept
 	err := s.sweep(ctx, limit, &swept, func(tx *tx) error {
 		const query = `SELECT id FROM deliveries
-		               WHERE expires_ms IS NOT NULL AND state IN ('held', 'pending') AND expires_ms <= ?
+		               WHERE expires_ms IS NOT NULL AND (state = 'held' OR state = 'pending') AND expires_ms <= ?
 		               ORDER BY expires_ms LIMIT ?`
 		ids, err := tx.ids(query, tx.now, limit)
 		if err != nil {
@@ -26,7 +26,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (edge.Swept, error) {
 			}
 		}
 		swept.Done, swept.More = len(ids), len(ids) == limit
-		const next = `SELECT min(expires_ms) FROM deliveries WHERE expires_ms IS NOT NULL AND state IN ('held', 'pending')`
+		const next = `SELECT min(expires_ms) FROM deliveries WHERE expires_ms IS NOT NULL AND (state = 'held' OR state = 'pending')`
 		var ms sql.NullInt64
 		err = tx.row(next).Scan(&ms)
 		swept.Next = ms.Int64
@@ -261,38 +261,70 @@ func (tx *tx) touchID(id int64) error {
 	return err
 }
 
-// shiftDoubted moves the relative deadlines of open rows that were written while
-// the clock was doubted.
+// shiftedEvents bounds how many of the newest events are looked at after a step
+// out of a doubted clock.
+const shiftedEvents = 10_000
+
+// shiftDoubted moves what was written while the clock was doubted: the relative
+// deadlines of open rows, each by when it was set, and when an event was
+// accepted, so that its identity is kept as long as that of others.
 func (tx *tx) shiftDoubted(stepMS, sinceMS int64, limit int, swept *edge.Swept) error {
 	if sinceMS == 0 {
 		return nil
 	}
-	// What was written in doubt lies before the time at which the step ended.
-	before := sinceMS + stepMS
-	const query = `SELECT id, target FROM deliveries
-	               WHERE state IN ('held', 'pending', 'blocked') AND accepted_ms >= ? AND accepted_ms < ? ORDER BY id LIMIT ?`
-	type row struct{ id, target int64 }
-	var rows []row
-	err := tx.each(query, func(r *sql.Rows) error {
-		var x row
-		err := r.Scan(&x.id, &x.target)
-		rows = append(rows, x)
-		return err
-	}, sinceMS, before, limit)
+	// What was written in doubt lies between the doubt's beginning and the last
+	// reading before the step. What has been moved lies past the step, so that
+	// nothing is moved twice.
+	before := min(tx.now-stepMS+1, sinceMS+stepMS)
+	rows, err := tx.writtenBetween(sinceMS, before, limit)
 	if err != nil {
 		return err
 	}
 	const update = `UPDATE deliveries
-	                SET accepted_ms = accepted_ms + ?1, due_ms = due_ms + ?1, expires_ms = expires_ms + ?1, first_start_ms = first_start_ms + ?1
+	                SET due_ms = due_ms + ?1,
+	                    accepted_ms = iif(accepted_ms >= ?3 AND accepted_ms < ?4, accepted_ms + ?1, accepted_ms),
+	                    expires_ms = iif(accepted_ms >= ?3 AND accepted_ms < ?4, expires_ms + ?1, expires_ms),
+	                    first_start_ms = iif(first_start_ms >= ?3 AND first_start_ms < ?4, first_start_ms + ?1, first_start_ms)
 	                WHERE id = ?2`
 	for _, r := range rows {
-		if err := tx.exec(update, stepMS, r.id); err != nil {
+		if err := tx.exec(update, stepMS, r.id, sinceMS, before); err != nil {
 			return err
 		}
+		delete(tx.w.hands.active, edge.DeliveryID(r.id)) // as it is in memory it is no longer
 		if err := tx.touchID(r.target); err != nil {
 			return err
 		}
 	}
+	const events = `UPDATE events SET accepted_ms = accepted_ms + ?1
+	                WHERE id > (SELECT max(id) FROM events) - ?4 AND accepted_ms >= ?2 AND accepted_ms < ?3`
+	if err := tx.exec(events, stepMS, sinceMS, before, shiftedEvents); err != nil {
+		return err
+	}
 	swept.Done, swept.More = len(rows), len(rows) == limit
 	return nil
+}
+
+// openRow names an open delivery and its target.
+type openRow struct{ id, target int64 }
+
+// writtenBetween lists open deliveries that were accepted, or first started, in
+// this span: those that wait, and those that are under way.
+func (tx *tx) writtenBetween(sinceMS, beforeMS int64, limit int) ([]openRow, error) {
+	const span = `(d.accepted_ms >= ?1 AND d.accepted_ms < ?2 OR d.first_start_ms >= ?1 AND d.first_start_ms < ?2) ORDER BY d.id LIMIT ?3`
+	const waiting = `SELECT d.id, d.target FROM deliveries d INDEXED BY deliveries_line
+	                 WHERE (d.state = 'held' OR d.state = 'pending' OR d.state = 'blocked') AND ` + span
+	const underWay = `SELECT d.id, d.target FROM leases l CROSS JOIN deliveries d ON d.id = l.delivery WHERE ` + span
+	var rows []openRow
+	for _, query := range [...]string{underWay, waiting} {
+		err := tx.each(query, func(r *sql.Rows) error {
+			var x openRow
+			err := r.Scan(&x.id, &x.target)
+			rows = append(rows, x)
+			return err
+		}, sinceMS, beforeMS, max(limit-len(rows), 0))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }

@@ -61,6 +61,7 @@ type writer struct {
 	failErr  error
 
 	watcher atomic.Pointer[func([]edge.Change)]
+	given   atomic.Int64 // the latest execution whose claim its worker has been given
 
 	// What follows belongs to the writer's goroutine.
 	stmts      map[string]*sql.Stmt
@@ -71,6 +72,7 @@ type writer struct {
 	hands      handlers
 	standing   *standing
 	dataVer    int64
+	present    *present
 	prunedTo   int64         // where the next step of pruning events goes on
 	calmUntil  time.Duration // monotonic time until which the dispatch rests after a failed commit
 	unsyncedAt time.Duration // monotonic time of the first commit not yet synced (DurabilityNormal); 0 = none
@@ -96,6 +98,9 @@ func newWriter(ctx context.Context, s *Store, conn *sqlx.Conn) (*writer, error) 
 	w.cache.reset()
 	w.hands.init()
 	var err error
+	if w.present, err = newPresent(s.path); err != nil {
+		return nil, err
+	}
 	if w.begin, err = conn.PrepareContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, err
 	}
@@ -339,6 +344,12 @@ func (w *writer) attempt(batch []*op, dispatching bool) (began bool, err error) 
 			err = tx.finish()
 		}
 	}
+	if err == nil && tx.wrote {
+		if gone := w.present.check(); gone != nil {
+			w.fail(gone)
+			err = w.err()
+		}
+	}
 	if err == nil {
 		err = w.bound(tx)
 		if err == nil {
@@ -438,8 +449,20 @@ func (w *writer) publish(tx *tx, st *standing) {
 	if fn := w.watcher.Load(); fn != nil && len(tx.changes) > 0 {
 		(*fn)(tx.changes)
 	}
-	if len(tx.claims) > 0 {
+	if n := len(tx.claims); n > 0 {
 		st.deliver(tx.claims)
+		w.gave(tx.claims[n-1].Fence)
+	}
+}
+
+// gave notes that a worker has been given its claim, and can name its lease when
+// it renews.
+func (w *writer) gave(id edge.ExecutionID) {
+	for {
+		last := w.given.Load()
+		if int64(id) <= last || w.given.CompareAndSwap(last, int64(id)) {
+			return
+		}
 	}
 }
 

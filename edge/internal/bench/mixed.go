@@ -42,13 +42,18 @@ func round(ctx context.Context, c contestant, n int64, of int, deliver bool) (re
 }
 
 func produce(ctx context.Context, c contestant, n int64, of int) error {
+	return produceFrom(ctx, c, 0, n, of)
+}
+
+// produceFrom accepts the events first+1 to first+n.
+func produceFrom(ctx context.Context, c contestant, first, n int64, of int) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, producers)
 	for p := range producers {
 		wg.Go(func() {
 			for i := next.Add(1); i <= n && errs[p] == nil; i = next.Add(1) {
-				errs[p] = c.accept(ctx, i, of)
+				errs[p] = c.accept(ctx, first+i, of)
 			}
 		})
 	}
@@ -152,20 +157,23 @@ func (b *bench) accepts(ctx context.Context) error {
 
 // oneTarget drains a strict line. Beside it stands what the disk can sync.
 func (b *bench) oneTarget(ctx context.Context) error {
-	n := int64(max(b.N/naiveShare, 500))
+	warm, n := int64(max(b.N, 2000)), int64(max(b.N/naiveShare, 500))
 	o, err := openOurs(ctx, b.file(), sqlite.DurabilityFull, nil)
 	if err != nil {
 		return err
 	}
+	if err := b.warmUp(ctx, o, warm); err != nil {
+		return errors.Join(err, o.close())
+	}
 	if _, err := o.store.SetGate(ctx, "noop", edge.GateOff, "bench", 0); err != nil {
 		return errors.Join(err, o.close())
 	}
-	if err := produce(ctx, o, n, 1); err != nil {
+	if err := produceFrom(ctx, o, warm, n, 1); err != nil {
 		return errors.Join(err, o.close())
 	}
 	commits, start := o.commits(), time.Now()
 	_, err = o.store.SetGate(ctx, "noop", edge.GateOn, "", 0)
-	err = errors.Join(err, o.wait(ctx, n))
+	err = errors.Join(err, o.wait(ctx, warm+n))
 	took, used := time.Since(start), o.commits()-commits
 	if err = errors.Join(err, o.close()); err != nil {
 		return err
@@ -176,22 +184,39 @@ func (b *bench) oneTarget(ctx context.Context) error {
 	return nil
 }
 
+// warmUp brings a database to where a running one is: its log has its size and is
+// written over. It delivers that many events.
+func (b *bench) warmUp(ctx context.Context, o *ours, n int64) error {
+	return errors.Join(produce(ctx, o, n, targets), o.wait(ctx, n))
+}
+
 // pickUp measures from the call to the handler on an engine with nothing to do.
 func (b *bench) pickUp(ctx context.Context) error {
 	const samples = 200
-	began := make(chan time.Time, 1)
+	began, warm := make(chan time.Time, 1), make(chan struct{})
+	n := int64(max(b.N, 2000))
 	o, err := openOurs(ctx, b.file(), sqlite.DurabilityFull, func(*edge.Claim) { began <- time.Now() })
 	if err != nil {
 		return err
 	}
+	go func() {
+		for range n {
+			<-began
+		}
+		close(warm)
+	}()
+	if err := b.warmUp(ctx, o, n); err != nil {
+		return errors.Join(err, o.close())
+	}
+	<-warm
 	var took []time.Duration
-	for i := range int64(samples) {
+	for i := n + 1; i <= n+samples; i++ {
 		start := time.Now()
 		if err := o.accept(ctx, i, targets); err != nil {
 			return errors.Join(err, o.close())
 		}
 		took = append(took, (<-began).Sub(start))
-		if err := o.wait(ctx, i+1); err != nil {
+		if err := o.wait(ctx, i); err != nil {
 			return errors.Join(err, o.close())
 		}
 	}
