@@ -39,7 +39,7 @@ func Line(text string, limit int) string {
 		text = text[:limit] // escaping only makes it longer
 	}
 	safeText(&b, []byte(text))
-	s := strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(b.String())
+	s := lineEscaper.Replace(b.String())
 	return strings.ReplaceAll(capText(s, limit+len(TruncatedMark)+1, truncated), "\n", " ")
 }
 
@@ -107,3 +107,6 @@ func capText(s string, limit int, truncated bool) string {
 	}
 	return s[:end] + "\n" + TruncatedMark
 }
+
+// lineEscaper keeps a text in one line.
+var lineEscaper = strings.NewReplacer("\n", `\n`, "\t", `\t`)

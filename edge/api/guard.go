@@ -70,7 +70,7 @@ func newHostGuard(names []string, next http.Handler) *hostGuard {
 // ServeHTTP answers 421 to a foreign name.
 func (g *hostGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !g.allows(r) {
-		writeProblem(w, r, NewProblem(CodeMisdirected, "add the name to the hosts of the configuration if it is meant to be this node"))
+		writeProblem(w, r, NewProblem(CodeMisdirected, "add the name to http.allowed_hosts of the configuration if it is meant to be this node"))
 		return
 	}
 	g.next.ServeHTTP(w, r)

@@ -333,5 +333,7 @@ func jsonDepth(data []byte) int {
 
 // pointerEscape is a member name in a JSON Pointer (RFC 6901), clipped.
 func pointerEscape(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(clip(name))
+	return pointerEscaper.Replace(clip(name))
 }
+
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")

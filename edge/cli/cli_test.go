@@ -216,6 +216,7 @@ func TestUsage_ExitCodesAndHints(t *testing.T) {
 		{s, []string{"target", "skip", "a:b"}, api.ExitUsage, "--version"},
 		{s, []string{"handler", "pause", "x", "--for", "-1s"}, api.ExitUsage, "negative"},
 		{s, []string{"handler", "pause", "x", "--for", "9999999h"}, api.ExitUsage, "--for"},
+		{s, []string{"handler", "resume", ""}, api.ExitUsage, "name of one handler"},
 		{s, []string{"bench", "--rounds", "0"}, api.ExitUsage, "--rounds"},
 		{s, []string{"bench", "--n", "-1"}, api.ExitUsage, "--n"},
 		{s, []string{"bench", "--large", "0"}, api.ExitUsage, "--large"},

@@ -16,7 +16,7 @@ func (a *app) handler() *cobra.Command {
 }
 
 func oneHandler(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
+	if len(args) != 1 || args[0] == "" {
 		return usage("give the name of one handler")
 	}
 	return nil

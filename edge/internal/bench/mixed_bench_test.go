@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fencepost/edge/config"
+	"fencepost/edge/node"
 	"fencepost/edge/sqlite"
 
 	"github.com/stretchr/testify/require"
@@ -22,4 +24,17 @@ func BenchmarkMixed(b *testing.B) {
 	b.ReportMetric(r.rate, "deliveries/s")
 	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(b.N), "cpu-us/delivery")
 	require.NoError(b, o.close())
+}
+
+// BenchmarkHTTP is one POST per event and one webhook per delivery, for profiles.
+func BenchmarkHTTP(b *testing.B) {
+	r := newReceiver()
+	defer r.Close()
+	run := &bench{Options: Options{N: b.N, Rounds: 1}, dir: b.TempDir()}
+	h := config.Handler{Kind: config.KindWebhook, Webhook: &config.Webhook{URL: r.URL + "/"}}
+	rate, err := run.httpRound(context.Background(), h, b.N, 1, func(ctx context.Context, _ *node.Node) error {
+		return r.done.wait(ctx, int64(b.N))
+	})
+	require.NoError(b, err)
+	b.ReportMetric(rate, "deliveries/s")
 }
