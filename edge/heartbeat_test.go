@@ -213,6 +213,49 @@ func TestTrustCountsFromTheClaimAndNotFromItsArrival(t *testing.T) {
 	})
 }
 
+// A claim whose commit took longer than its lease is trusted: its handler is not
+// called, for once work too, and it is given back uncharged.
+func TestNothingBeginsUnderALeaseThatIsNotTrusted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := edgetest.NewModel(nil)
+		late := &lateOnce{Store: m}
+		script := edgetest.NewScript()
+		e, err := edge.New(late, edge.Options{Router: to("h"), Handlers: []edge.HandlerSpec{handler("h", edge.Once, script.Handle)}})
+		require.NoError(t, err)
+		require.NoError(t, e.Start(t.Context()))
+		a, err := e.Enqueue(t.Context(), edgetest.NewEvent("1", "k"))
+		require.NoError(t, err)
+		time.Sleep(54*time.Second + time.Millisecond)
+		require.Empty(t, script.Calls())
+		time.Sleep(2 * time.Second)
+		d, err := m.Delivery(t.Context(), a.Deliveries[0].ID)
+		require.NoError(t, err)
+		require.Equal(t, edge.Succeeded, d.State)
+		require.Zero(t, d.Attempts+d.Losses)
+		require.Equal(t, 2, d.Executions)
+		require.Len(t, script.Calls(), 1)
+		_, err = e.Stop(context.Background())
+		require.NoError(t, err)
+		edgetest.CheckInvariants(t, m)
+	})
+}
+
+// lateOnce delivers its first claims when their lease is trusted no longer.
+type lateOnce struct {
+	edge.Store
+	was bool
+}
+
+func (s *lateOnce) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) error {
+	return s.Store.Dispatch(ctx, func(cs []edge.Claimed) {
+		if !s.was {
+			s.was = true
+			time.Sleep(54 * time.Second)
+		}
+		deliver(cs)
+	})
+}
+
 // refusing refuses the first settlement for good, as no store should.
 type refusing struct {
 	edge.Store

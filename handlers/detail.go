@@ -54,10 +54,15 @@ func LongestSecret(secrets []Secret) int {
 	return n
 }
 
+// leastRedacted is the least length of a secret that is looked for in texts. What
+// is shorter hides nothing, and replacing it everywhere would make texts
+// unreadable.
+const leastRedacted = 4
+
 func scrub(text []byte, secrets []Secret) []byte {
 	values := make([]string, 0, len(secrets))
 	for _, s := range secrets {
-		if v := s.Reveal(); v != "" {
+		if v := s.Reveal(); len(v) >= leastRedacted {
 			values = append(values, v)
 		}
 	}

@@ -102,6 +102,10 @@ var badFiles = map[string]bad{
 	"a host with a star":     {"[http]\nallowed_hosts = [\"*.example\"]\n", 2, "http.allowed_hosts[1]", "not a host name", "without scheme"},
 	"no token file":          {"[http]\ntoken_file = \"\"\n", 2, "http.token_file", "is empty", "path"},
 	"a small body":           {"[http]\nmax_body_bytes = 1023\n", 2, "http.max_body_bytes", "out of range", "1024 to 16777216"},
+	"the database as token":  {"[node]\ndata = \"a/x.db\"\n[http]\ntoken_file = \"a/./x.db\"\n", 4, "http.token_file", "belongs to the database", "another path"},
+	"the log as token":       {"[node]\ndata = \"x.db\"\n[http]\ntoken_file = \"x.db-wal\"\n", 4, "http.token_file", "belongs to the database", "another path"},
+	"the lock as socket":     {"[node]\ndata = \"x.db\"\n[http]\nsocket = \"x.db.lock\"\n", 4, "http.socket", "belongs to the database", "another path"},
+	"the token as socket":    {"[http]\nsocket = \"fencepost.db.token\"\n", 2, "http.socket", "is http.token_file too", "another path"},
 	"a path with a line end": {"[http]\nsocket = \"a\\nb\"\n", 2, "http.socket", "control character", "path"},
 	// [[handler]].
 	"no name":               {"[[handler]]\nkind = \"log\"\n", 1, "handler[1]", "name is missing", "lower-case"},

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"net"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +62,25 @@ func readHTTP(t *table, h *HTTP) {
 	}
 	if s, ok := t.text("socket", optional(checkPath)); ok {
 		h.Socket = s
+	}
+}
+
+// checkFiles notes paths that would put one file of a node in place of another: a
+// token is told to be removed when it is not one.
+func checkFiles(d *document, c *Config) {
+	const allowed = "another path"
+	data := filepath.Clean(c.Node.Data)
+	own := []string{data, data + "-wal", data + "-shm", data + "-journal", data + ".lock"}
+	token, socket := filepath.Clean(c.HTTP.TokenFile), filepath.Clean(c.HTTP.Socket)
+	if slices.Contains(own, token) {
+		d.add("http.token_file", "belongs to the database", allowed)
+	}
+	switch {
+	case c.HTTP.Socket == "":
+	case slices.Contains(own, socket):
+		d.add("http.socket", "belongs to the database", allowed)
+	case socket == token:
+		d.add("http.socket", "is http.token_file too", allowed)
 	}
 }
 

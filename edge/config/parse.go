@@ -56,6 +56,7 @@ func Parse(name string, b []byte) (*Config, error) {
 	root.each("route", MaxRoutes, func(t *table) { c.Routes = append(c.Routes, readRoute(t)) })
 	root.unknown()
 	checkNames(doc, &c)
+	checkFiles(doc, &c)
 	if err := doc.faults.finish(name); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,8 +64,8 @@ type stage struct {
 	rows   map[string]edge.DeliveryID
 	final  map[string]edge.Delivery // as they were before the clock stepped
 	hold   *edgetest.Latch          // running and leased work goes on when it is released
-	mended bool                     // route, configuration and outcomes are well now
-	synced bool                     // the host's clock is synchronised
+	mended atomic.Bool              // route, configuration and outcomes are well now
+	synced atomic.Bool              // the host's clock is synchronised
 	early  int64
 }
 
@@ -83,7 +84,7 @@ func (s *stage) open() {
 	require.NoError(s.t, err)
 	s.tap = edgetest.NewTap(s.store)
 	revision := "v1"
-	if s.mended {
+	if s.mended.Load() {
 		revision = "v2"
 	}
 	handler := func(name string, effect edge.Effect) edge.HandlerSpec {
@@ -96,7 +97,7 @@ func (s *stage) open() {
 		Handlers: []edge.HandlerSpec{handler("work", edge.Idempotent), handler("once", edge.Once), handler("shut", edge.Idempotent),
 			handler("pause", edge.Idempotent), look},
 		Router: edge.RouterFunc(s.route), Keep: clockKeep, Dedupe: clockKeep, InspectTimeout: time.Hour,
-		ShutdownGrace: time.Second, StubbornAfter: time.Second, EarliestMS: s.early, ClockSynced: func() bool { return s.synced },
+		ShutdownGrace: time.Second, StubbornAfter: time.Second, EarliestMS: s.early, ClockSynced: s.synced.Load,
 		Jitter: func() float64 { return 0.99 },
 	})
 	require.NoError(s.t, err)
@@ -125,7 +126,7 @@ func (s *stage) route(e *edge.Event) []edge.Routed {
 	r := edge.Routed{Route: "all", Handler: e.Type, Key: e.Subject, TTLMS: clockTTL.Milliseconds()}
 	switch e.ID {
 	case "route":
-		if !s.mended {
+		if !s.mended.Load() {
 			r.Fault = "the key failed"
 		}
 	case "expired":
@@ -148,11 +149,11 @@ func (s *stage) handle(_ context.Context, c *edge.Claim) edge.Result {
 	case "failed":
 		return edge.GiveUp("no", "")
 	case "config":
-		if !s.mended {
+		if !s.mended.Load() {
 			return edge.Misconfigured("secret_missing", "")
 		}
 	case "outcome":
-		if !s.mended {
+		if !s.mended.Load() {
 			return edge.Unknown("cut", "")
 		}
 	}
@@ -270,7 +271,7 @@ func (s *stage) finish() {
 	s.is(edge.Succeeded, s.still("running", "doubted-running")...)
 	s.is(edge.Held, "held")
 	s.is(edge.Blocked, "outcome", "config", "route")
-	s.mended = true
+	s.mended.Store(true)
 	fresh, err := s.e.Resolve(s.ctx, edge.Resolution{Delivery: s.rows["outcome"], Version: s.row("outcome").Version, As: edge.ResolveRetry, Reason: "looked", By: "me"})
 	require.NoError(s.t, err)
 	s.rows["outcome"] = fresh.ID
@@ -394,7 +395,7 @@ func TestClockThatStartsIn1970(t *testing.T) {
 		s.unharmed()
 
 		s.host.step(-back)
-		s.synced = true
+		s.synced.Store(true)
 		time.Sleep(6 * time.Second)
 		require.False(t, s.e.Status().Doubted)
 		s.unharmed()

@@ -413,3 +413,39 @@ func TestR2_AHandlerThatIsNotKnownIsNotTerminal(t *testing.T) {
 	}
 	require.Equal(t, map[edge.DeliveryID]int{ids[0]: 1, ids[2]: 1}, d.finals)
 }
+
+// TestRenewSparesAClaimThatItCouldNotName asks for a renewal while a claim is
+// being committed, for longer than its lease lasts. Whoever asked knew nothing of
+// it, so it stands; the next one, which does not name it either, voids it.
+func TestRenewSparesAClaimThatItCouldNotName(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	clock := edge.ManualClock(edgetest.StartMS)
+	s := openAt(t, dbPath(t), sqlite.Options{Clock: clock})
+	require.NoError(t, s.Register(ctx, []edge.Registration{{Name: "idem", Effect: edge.Idempotent, Slots: 1, Limit: 10}}, 10, raceLeaseMS))
+	_, err := s.Accept(ctx, []edge.Submission{edgetest.Owe("1", "idem", "k")})
+	require.NoError(t, err)
+
+	first := s.HoldUpForTest()
+	claims := make(chan []edge.Claimed, 1)
+	go func() { cs, _ := s.Claim(ctx, 1); claims <- cs }()
+	require.Eventually(t, func() bool { return s.QueuedForTest() == 1 }, time.Minute, time.Millisecond)
+	second := make(chan func(), 1)
+	go func() { second <- s.HoldUpForTest() }()
+	require.Eventually(t, func() bool { return s.QueuedForTest() == 2 }, time.Minute, time.Millisecond)
+	first()
+	release := <-second // the transaction of the claim has begun
+	renewed := make(chan edge.Renewed, 1)
+	go func() { r, _ := s.Renew(ctx, nil); renewed <- r }()
+	require.Eventually(t, func() bool { return s.QueuedForTest() == 1 }, time.Minute, time.Millisecond)
+	clock.Advance(2 * raceLeaseMS * time.Millisecond)
+	release()
+	cs := <-claims
+	require.Len(t, cs, 1)
+	require.Less(t, cs[0].ExpiresMS, clock.NowMS())
+	require.Empty(t, (<-renewed).Voided)
+	r, err := s.Renew(ctx, nil)
+	require.NoError(t, err)
+	require.Len(t, r.Voided, 1)
+	require.Equal(t, cs[0].Fence, r.Voided[0].Execution)
+}
