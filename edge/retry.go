@@ -52,10 +52,15 @@ func (p RetryPolicy) Budget() (maxAttempts int, giveUpAfter time.Duration) {
 
 // Delay is the time from the end of attempt number attempt (from 1) to the
 // next: the longer of the policy's own backoff and asked, capped, plus up to a
-// tenth. r draws from [0, 1); nil means a random source.
+// tenth. What was asked for counts for at most half of the time after which the
+// delivery is given up, so that no receiver can end a delivery by asking for
+// patience. r draws from [0, 1); nil means a random source.
 func (p RetryPolicy) Delay(attempt int, asked time.Duration, r func() float64) time.Duration {
 	if r == nil {
 		r = rand.Float64
+	}
+	if _, giveUp := p.Budget(); giveUp > 0 {
+		asked = min(asked, giveUp/2)
 	}
 	d := min(max(p.backoff(attempt), asked), p.limit())
 	return d + time.Duration(float64(d)/jitterShare*r())

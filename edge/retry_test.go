@@ -32,7 +32,9 @@ func TestRetryDelay(t *testing.T) {
 		{"asked is capped", edge.RetryPolicy{}, 1, time.Hour, 0, time.Minute},
 		{"schedule first", edge.RetryPolicy{Schedule: schedule}, 1, 0, 0, 5 * time.Second},
 		{"schedule repeats its last", edge.RetryPolicy{Schedule: schedule}, 9, 0, 0, 30 * time.Minute},
-		{"schedule lets asked up to a day", edge.RetryPolicy{Schedule: schedule}, 1, 48 * time.Hour, 0, 24 * time.Hour},
+		{"asked is at most half of what is left to it", edge.RetryPolicy{Schedule: schedule}, 1, 48 * time.Hour, 0, 12 * time.Hour},
+		{"asked may be longer when giving up is later", edge.RetryPolicy{Schedule: schedule, GiveUpAfter: 72 * time.Hour}, 1, 48 * time.Hour, 0, 24 * time.Hour},
+		{"the schedule itself is not cut", edge.RetryPolicy{Schedule: edge.WebhookSchedule}, 9, 0, 0, 24 * time.Hour},
 		{"jitter adds up to a tenth", edge.RetryPolicy{}, 1, 0, 0.999999, 1099 * time.Millisecond},
 		{"jitter half", edge.RetryPolicy{}, 1, 0, 0.5, 1050 * time.Millisecond},
 	} {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"fencepost/edge"
 	"fencepost/edge/config"
@@ -48,7 +49,7 @@ func (n *Node) handler(h *config.Handler) (edge.Handler, error) {
 			ConflictSucceeds: h.Webhook.Success409,
 			Concurrency:      h.Concurrency,
 			Timeout:          h.Timeout,
-			MaxPause:         h.Retry.Max,
+			MaxPause:         maxPause(h.Retry),
 		})
 	case config.KindCommand:
 		return command.New(command.Config{
@@ -63,6 +64,16 @@ func (n *Node) handler(h *config.Handler) (edge.Handler, error) {
 		return eventlog.New(eventlog.Config{Logger: n.log})
 	}
 	return nil, fmt.Errorf("kind %q is not known", h.Kind)
+}
+
+// maxPause bounds what a receiver can ask of the whole handler: the longest delay,
+// and half of the time after which a delivery is given up.
+func maxPause(p edge.RetryPolicy) time.Duration {
+	longest := p.Max
+	if _, giveUp := p.Budget(); giveUp > 0 && (longest <= 0 || longest > giveUp/2) {
+		longest = giveUp / 2
+	}
+	return longest
 }
 
 func spec(h *config.Handler, impl edge.Handler) edge.HandlerSpec {

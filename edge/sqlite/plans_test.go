@@ -575,8 +575,8 @@ var scans = []*regexp.Regexp{
 	regexp.MustCompile(`^SELECT d\.id, .* FROM deliveries d JOIN targets t .* ORDER BY d\.id DESC LIMIT \?$`),
 	regexp.MustCompile(`^SELECT h\.name, t\.key, .* ORDER BY h\.name, t\.key LIMIT \?$`),
 	// After a step of the wall clock, and then only.
-	regexp.MustCompile(`^SELECT target FROM deliveries WHERE state = 'pending' AND due_ms > \? LIMIT \?$`),
-	regexp.MustCompile(`^UPDATE deliveries SET due_ms = \?1 WHERE id IN \(SELECT id FROM deliveries WHERE state = 'pending' AND due_ms > \?1 LIMIT \?2\)$`),
+	regexp.MustCompile(`^SELECT target FROM deliveries INDEXED BY deliveries_line WHERE state = 'pending' AND due_ms > \? LIMIT \?$`),
+	regexp.MustCompile(`^UPDATE deliveries SET due_ms = \?1 WHERE id IN \(SELECT id FROM deliveries INDEXED BY deliveries_line WHERE state = 'pending' AND due_ms > \?1 LIMIT \?2\)$`),
 	regexp.MustCompile(`^SELECT id FROM targets WHERE served_ms > \? LIMIT \?$`),
 	regexp.MustCompile(`^SELECT d\.id, d\.target FROM deliveries d INDEXED BY deliveries_line WHERE \(d\.state = 'held' OR d\.state = 'pending' OR d\.state = 'blocked'\) AND \(d\.accepted_ms >= .* ORDER BY d\.id LIMIT \?3$`),
 }

@@ -224,7 +224,7 @@ func (tx *tx) steppedBack(maxDelayMS int64, limit int, swept *edge.Swept) error 
 			}
 		}
 	}
-	ids, err := tx.ids(`SELECT target FROM deliveries WHERE state = 'pending' AND due_ms > ? LIMIT ?`, latest, limit)
+	ids, err := tx.ids(`SELECT target FROM deliveries INDEXED BY deliveries_line WHERE state = 'pending' AND due_ms > ? LIMIT ?`, latest, limit)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (tx *tx) steppedBack(maxDelayMS int64, limit int, swept *edge.Swept) error 
 			return err
 		}
 	}
-	const due = `UPDATE deliveries SET due_ms = ?1 WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND due_ms > ?1 LIMIT ?2)`
+	const due = `UPDATE deliveries SET due_ms = ?1 WHERE id IN (SELECT id FROM deliveries INDEXED BY deliveries_line WHERE state = 'pending' AND due_ms > ?1 LIMIT ?2)`
 	if err := tx.exec(due, latest, limit); err != nil {
 		return err
 	}
