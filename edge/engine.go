@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,7 +65,8 @@ const (
 // handler is a registered handler.
 type handler struct {
 	spec      HandlerSpec
-	inspector Inspector // nil when it has none
+	inspector Inspector   // nil when it has none
+	failing   atomic.Bool // its last executions asked for another try
 }
 
 // New returns an engine on store and registers its handlers there. All faults of

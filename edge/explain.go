@@ -182,6 +182,9 @@ func (x *explainer) running() {
 		return
 	}
 	x.say("To ask its handler to stop: fencepost cancel %d", d.ID)
+	if e := x.f.Last; e != nil && e.Effect != Idempotent && e.Effect != Transactional {
+		x.say("Mind that its effect must not be repeated: if the handler is cut, it is blocked and waits for a person.")
+	}
 }
 
 // lease tells who holds the lease and until when.

@@ -57,9 +57,13 @@ func (e *Engine) shutdown(ctx context.Context) Summary {
 	before := e.totals.get()
 	e.stopClaims(ctx)
 	e.live.cancelWhere(ErrShutdown, func(r *run) bool { return r.phase == claimed })
+	if n := e.live.count(nil); n > 0 {
+		e.log.Info("stopping: running work may end by itself", "running", n, "grace_ms", e.o.ShutdownGrace.Milliseconds())
+	}
 	if !e.live.wait(ctx, e.o.ShutdownGrace-(e.clock.Mono()-began)) {
 		e.live.cancelWhere(ErrShutdown, func(r *run) bool { return true })
 		e.live.wait(context.Background(), e.o.ShutdownWait)
+		e.awaitStored()
 	}
 	e.endGoroutines()
 	s := summarise(before, e.totals.get())
@@ -68,6 +72,24 @@ func (e *Engine) shutdown(ctx context.Context) Summary {
 	s.Duration = e.clock.Mono() - began
 	return s
 }
+
+// awaitStored lets the results of handlers that have returned be stored, though the
+// time is up: a slow disk would otherwise turn known results into unknown ones.
+// It does not wait for handlers, nor for a store that has refused them.
+func (e *Engine) awaitStored() {
+	ctx, cancel := context.WithTimeout(e.bg, storeWait)
+	defer cancel()
+	for e.live.count(func(r *run) bool { return r.phase == settling && !r.held }) > 0 {
+		if !sleep(ctx, storePause) {
+			return
+		}
+	}
+}
+
+const (
+	storeWait  = 5 * time.Second // for results that are being stored at the end
+	storePause = 5 * time.Millisecond
+)
 
 // stopClaims ends dispatching. After it, no claim is delivered.
 func (e *Engine) stopClaims(ctx context.Context) {

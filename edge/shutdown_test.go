@@ -266,3 +266,20 @@ func TestRunEndsWhenTheStoreFails(t *testing.T) {
 		require.ErrorIs(t, b.Ready(), edge.ErrStorage)
 	})
 }
+
+// TestStopStoresWhatHasReturned stops while the store is slower than the time that
+// handlers get: the result of one that has returned is stored all the same.
+func TestStopStoresWhatHasReturned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, only(handler("h", edge.Once, atShutdown))).start()
+		id := b.enqueue("1", "done")
+		b.await(id, edge.Running)
+		synctest.Wait() // the handler has been called
+		b.model.DelayCommits("Settle", 3*time.Second)
+		s := b.finish()
+		require.Zero(t, s.Unsettled, s.String())
+		d, err := b.model.Delivery(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, edge.Succeeded, d.State)
+	})
+}

@@ -281,6 +281,7 @@ func (e *Engine) ended(r *run, s Settlement, to Settled, err error) {
 func (e *Engine) logEnd(r *run, s Settlement, to Settled) {
 	attrs := append(r.logAttrs(), "state", to.State, "code", to.Code,
 		"duration_ms", (e.clock.Mono() - r.began).Milliseconds())
+	e.logEpisode(r, s, to, attrs)
 	switch {
 	case to.State == Blocked:
 		e.log.Error("delivery blocked: a person must act", attrs...)
@@ -288,6 +289,24 @@ func (e *Engine) logEnd(r *run, s Settlement, to Settled) {
 		e.log.Warn("delivery failed for good", attrs...)
 	default:
 		e.log.Debug("execution ended", attrs...)
+	}
+}
+
+// logEpisode says once that a handler has begun to fail, and once that it works
+// again; the attempts between are at level debug.
+func (e *Engine) logEpisode(r *run, s Settlement, to Settled, attrs []any) {
+	if r.h == nil {
+		return
+	}
+	switch {
+	case to.State == Succeeded:
+		if r.h.failing.Load() && r.h.failing.Swap(false) {
+			e.log.Info("handler works again", attrs...)
+		}
+	case to.State == Pending && (s.Outcome == OutcomeRetry || s.Outcome == OutcomeIndeterminate):
+		if !r.h.failing.Swap(true) {
+			e.log.Warn("handler has begun to fail; deliveries are tried again", attrs...)
+		}
 	}
 }
 
