@@ -243,6 +243,9 @@ func (x *explainer) final() {
 	if d.FinishedMS != 0 {
 		x.say("It has been final since %s and never changes again.", x.at(d.FinishedMS))
 	}
+	if r := x.f.Decision; r != nil {
+		x.say("It was resolved as %s by %s: %s", r.As, strconv.Quote(scrub(r.By, maxTextBytes)), strconv.Quote(scrub(r.Reason, maxTextBytes)))
+	}
 	if x.f.Newer != 0 {
 		x.say("Delivery %d was made of it and goes on in its stead: fencepost explain %d", x.f.Newer, x.f.Newer)
 		return

@@ -331,7 +331,16 @@ type Facts struct {
 	Newer    DeliveryID // the generation that a redrive made of it, 0 when none
 	Held     int        // deliveries of the handler that live owners hold
 	Doubted  bool       // the clock is doubted
+	Decision *Decision  // how a person decided it after it was blocked, nil when none did
 	Fault    string     // why the route fails on the event, of a delivery with route_error; "" when not known. No store knows it, see Engine.RouteFault
+}
+
+// Decision is a person's stored decision on a blocked delivery.
+type Decision struct {
+	As     ResolveAs
+	Reason string
+	By     string
+	AtMS   int64
 }
 
 // Violation is a broken invariant.

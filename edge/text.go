@@ -14,9 +14,15 @@ const maxTextBytes = 512
 // truncated marks text that was cut.
 const truncated = " [truncated]"
 
+// secretName is a name after which a secret often stands.
+const secretName = `(?:authorization|password|passwd|secret|token|api[_-]?key|cookie)["']?`
+
 // secretLike finds what often holds a secret in free text: user information in
-// a URL, and the value after a telling name.
-var secretLike = regexp.MustCompile(`(?i)(://)[^/\s@]+@|((?:authorization|password|passwd|secret|token|api[_-]?key|cookie)["']?\s*[:=]\s*(?:bearer\s+|basic\s+)?)[^\s,;&]+`)
+// a URL, and the value after a telling name. Its second group is what stays. A
+// reference to a secret, env:NAME: or file:/path:, is not secret and stays whole,
+// with the telling words around it and what is said of it.
+var secretLike = regexp.MustCompile(`(?i)(?:` + secretName + `:\s)?(?-i:secret missing:\s)?\b(?-i:env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\s:=?&@]*):\s` +
+	`|(://)[^/\s@]+@|(` + secretName + `\s*[:=]\s*(?:bearer\s+|basic\s+)?)[^\s,;&]+`)
 
 // scrub makes free text fit to be stored and shown: no control characters, no
 // invalid UTF-8, nothing that looks like a secret, at most limit bytes.
@@ -30,13 +36,26 @@ func scrub(s string, limit int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
-	s = secretLike.ReplaceAllStringFunc(s, func(m string) string {
-		if strings.HasPrefix(m, "://") {
-			return "://***@"
+	return cut(redact(s), limit)
+}
+
+// redact puts *** in place of what looks like a secret.
+func redact(s string) string {
+	var b strings.Builder
+	done := 0
+	for _, m := range secretLike.FindAllStringSubmatchIndex(s, -1) {
+		b.WriteString(s[done:m[0]])
+		done = m[1]
+		switch {
+		case m[2] >= 0:
+			b.WriteString("://***@")
+		case m[4] >= 0:
+			b.WriteString(s[m[4]:m[5]] + "***")
+		default:
+			b.WriteString(s[m[0]:m[1]])
 		}
-		return secretLike.ReplaceAllString(m, "${2}***")
-	})
-	return cut(s, limit)
+	}
+	return b.String() + s[done:]
 }
 
 // cut bounds s to limit bytes at a rune's edge and marks that it was cut.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -55,11 +56,19 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	case err == nil:
 		return conn, nil
 	case nobodyListens(err):
-		return nil, fmt.Errorf("%w at %s: start one with fencepost serve, or name the configuration of the one that runs with --config", ErrNoNode, c.socket)
+		return nil, fmt.Errorf("%w at %s: start one with fencepost serve, or name the configuration of the one that runs with --config", ErrNoNode, fullPath(c.socket))
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("socket %s: permission denied: run this as the user of the node", c.socket)
+		return nil, fmt.Errorf("socket %s: permission denied: run this as the user of the node", fullPath(c.socket))
 	}
-	return nil, fmt.Errorf("socket %s: %w", c.socket, err)
+	return nil, fmt.Errorf("socket %s: %w", fullPath(c.socket), err)
+}
+
+// fullPath is a path for people: it says where the file is from any directory.
+func fullPath(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
 }
 
 // Send hands in one event. An empty ID gets a random one.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
+	"fencepost/edge"
 	"fencepost/edge/api"
 
 	"github.com/spf13/cobra"
@@ -14,9 +16,43 @@ func (a *app) cancel() *cobra.Command {
 		Short: "Call a delivery off; a running one is told, and what is observed is stored",
 		Args:  oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (api.Delivery, error) {
+			var before api.DeliveryDetail
+			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (d api.Delivery, err error) {
+				if before, err = n.Delivery(ctx, args[0]); err != nil {
+					return d, err
+				}
 				return n.Cancel(ctx, args[0])
-			}, a.showDelivery)
+			}, func(d api.Delivery) error {
+				if err := a.showDelivery(d); err != nil {
+					return err
+				}
+				if note := cancelNote(before, d); note != "" {
+					_, err := fmt.Fprintln(a.Out, note)
+					return err
+				}
+				return nil
+			})
 		},
 	}
+}
+
+// cancelNote says what the record after a cancel does not; before is the
+// delivery as it was.
+func cancelNote(before api.DeliveryDetail, d api.Delivery) string {
+	switch state := before.Delivery.State; {
+	case state.Final():
+		return fmt.Sprintf("it is %s already: nothing to call off", state)
+	case d.State != edge.Running:
+		return ""
+	}
+	note := "it runs: its handler is told to stop, and what it answers decides"
+	n := len(before.Executions)
+	if n == 0 || before.Executions[n-1].Effect != edge.Once {
+		return note
+	}
+	note += "; its effect must not be repeated, so if the outcome is unknown it is blocked"
+	if d.Ordered {
+		note += ", and its line with it,"
+	}
+	return note + " until a person resolves it (fencepost explain says how)"
 }

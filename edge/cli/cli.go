@@ -106,6 +106,14 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
+// listGroup is a group that lists when none of its commands is named.
+func listGroup(use, short string, list *cobra.Command, others ...*cobra.Command) *cobra.Command {
+	c := group(use, short, append([]*cobra.Command{list}, others...)...)
+	c.Long = short + ". Without a command of its own it lists: fencepost " + use + " is\nfencepost " + use + " list."
+	c.RunE = list.RunE
+	return c
+}
+
 // usage is a fault in how a command was called.
 func usage(format string, args ...any) error { return asUsage(fmt.Errorf(format, args...)) }
 

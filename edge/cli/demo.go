@@ -52,7 +52,12 @@ func (a *app) runDemo(ctx context.Context) error {
 	defer stop(nil)
 	var receiver sync.WaitGroup
 	receiver.Go(func() {
-		if err := Listen(ctx, ListenOptions{Addr: demoReceiver, Secrets: []string{secret}}, a.Out); err != nil {
+		err := Listen(ctx, ListenOptions{Addr: demoReceiver, Secrets: []string{secret}}, a.Out)
+		var address *addressError
+		switch {
+		case errors.As(err, &address):
+			stop(fmt.Errorf("receiver: %w; the webhook of the example goes to %s: stop what listens there, then run this again", err, demoReceiver))
+		case err != nil:
 			stop(fmt.Errorf("receiver on %s: %w", demoReceiver, err))
 		}
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) handler() *cobra.Command {
-	return group("handler", "List handlers; pause and resume them", a.handlerList(), a.handlerPause(), a.handlerResume())
+	return listGroup("handler", "List handlers; pause and resume them", a.handlerList(), a.handlerPause(), a.handlerResume())
 }
 
 func oneHandler(_ *cobra.Command, args []string) error {

@@ -31,7 +31,9 @@ type ListenOptions struct {
 	// references env:NAME and file:/path to them.
 	Secrets []string
 	// Status is the reply's status. With Fail it is that of the failing
-	// replies (default 500), else that of all (default 200).
+	// replies (default 500), else that of all (default 200). When it is not
+	// given and there are Secrets, a request without a right signature gets
+	// 401.
 	Status int
 	// Delay is the time before each reply.
 	Delay time.Duration
@@ -71,7 +73,7 @@ func Listen(ctx context.Context, o ListenOptions, out io.Writer) error {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("listen: %w; choose another address with --addr", err)
+		return &addressError{err}
 	}
 	if err := r.printStart("http://" + l.Addr().String()); err != nil {
 		_ = l.Close()
@@ -79,6 +81,12 @@ func Listen(ctx context.Context, o ListenOptions, out io.Writer) error {
 	}
 	return r.serve(ctx, l)
 }
+
+// addressError says that the address of a receiver cannot be had.
+type addressError struct{ cause error }
+
+func (e *addressError) Error() string { return "listen: " + e.cause.Error() }
+func (e *addressError) Unwrap() error { return e.cause }
 
 func listenAddr(addr string) (string, error) {
 	if addr == "" {
@@ -304,6 +312,8 @@ func (r *receiver) plan(a *arrival) {
 		a.Status = r.o.Status
 	case r.o.Fail > 0 && failing:
 		a.Status = http.StatusInternalServerError
+	case r.o.Status == 0 && len(r.keys) > 0 && a.Verified != "verified":
+		a.Status = http.StatusUnauthorized
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) target() *cobra.Command {
-	return group("target", "List targets; let a stopped line go on", a.targetList(), a.targetResume(), a.targetSkip())
+	return listGroup("target", "List targets; let a stopped line go on", a.targetList(), a.targetResume(), a.targetSkip())
 }
 
 func oneTarget(_ *cobra.Command, args []string) error {

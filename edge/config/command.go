@@ -16,7 +16,8 @@ func readCommand(t *table, c *Command) {
 	if raw, ok := t.values["argv"].([]any); !t.has("argv") || ok && len(raw) == 0 {
 		t.fault("argv", "there is no program", `the program and its arguments, such as argv = ["/bin/echo", "hello"]`)
 	} else if len(c.Argv) > 0 && !validProgram(c.Argv[0]) {
-		t.doc.add(elemPath(t.at("argv"), 1), "not the path or name of a program", "an absolute path, or a name without a slash that is looked up in PATH")
+		t.doc.add(elemPath(t.at("argv"), 1), printable(c.Argv[0])+" is not the absolute path or the bare name of a program",
+			"a command runs in a directory of its own, so give an absolute path, such as /usr/local/bin/backup.sh, or a bare name that is found in PATH")
 	}
 	if n := len(strings.Join(c.Argv, "")); n > maxArgBytes {
 		t.fault("argv", fmt.Sprintf("has %d bytes", n), fmt.Sprintf("at most %d in all", maxArgBytes))

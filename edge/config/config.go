@@ -8,8 +8,8 @@
 // into the file: where one is needed the file says where it is, as env:NAME or
 // file:/path, and no fault ever shows the text that stood in its place.
 //
-// Paths are taken as they are written; a relative one is relative to the working
-// directory of the process.
+// A relative path is relative to the directory of the file that [Load] reads;
+// [Parse], which knows of no file, leaves paths as they are written.
 package config
 
 import (

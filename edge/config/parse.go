@@ -4,17 +4,29 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 )
 
 // Load reads the file at path. A file that cannot be read, is not a regular
 // file, or is larger than [MaxFileBytes] is an error that names it; faults of
-// its content are [Errors].
+// its content are [Errors]. Relative paths in it are relative to its directory;
+// the Config has them absolute. Only the socket may be relative to the working
+// directory, when that is shorter: the path of a socket is limited.
 func Load(path string) (*Config, error) {
 	b, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, b)
+	file, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: the working directory is not known: %w; name the file by its absolute path", path, err)
+	}
+	c, err := parse(path, b, filepath.Dir(file))
+	if err != nil {
+		return nil, err
+	}
+	c.HTTP.Socket = shorter(c.HTTP.Socket)
+	return c, nil
 }
 
 func readFile(path string) ([]byte, error) {
@@ -39,8 +51,11 @@ func readFile(path string) ([]byte, error) {
 
 // Parse reads a configuration from b; name stands for the file in faults. The
 // error is an [Errors]. A syntax fault or a key given twice ends the reading;
-// all other faults are reported together.
-func Parse(name string, b []byte) (*Config, error) {
+// all other faults are reported together. Paths are left as they are written.
+func Parse(name string, b []byte) (*Config, error) { return parse(name, b, "") }
+
+// parse reads b; relative paths are relative to dir, or left alone when it is "".
+func parse(name string, b []byte, dir string) (*Config, error) {
 	doc, errs := readDocument(name, b)
 	if errs != nil {
 		return nil, errs.finish(name)
@@ -56,9 +71,36 @@ func Parse(name string, b []byte) (*Config, error) {
 	root.each("route", MaxRoutes, func(t *table) { c.Routes = append(c.Routes, readRoute(t)) })
 	root.unknown()
 	checkNames(doc, &c)
+	for _, p := range []*string{&c.Node.Data, &c.HTTP.TokenFile, &c.HTTP.Socket} {
+		*p = within(dir, *p)
+	}
 	checkFiles(doc, &c)
 	if err := doc.faults.finish(name); err != nil {
 		return nil, err
 	}
 	return &c, nil
+}
+
+// within is path seen from dir; "" stays.
+func within(dir, path string) string {
+	if dir == "" || path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// shorter is the absolute path, or the same seen from the working directory when
+// that is shorter.
+func shorter(path string) string {
+	if path == "" {
+		return path
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(here, path); err == nil && len(rel) < len(path) {
+		return rel
+	}
+	return path
 }

@@ -233,6 +233,10 @@ func (t *table) unknown() {
 			t.fault(key, "unknown key", "see config.example.toml") // a search for each would take long
 			continue
 		}
+		if home := homesOf(key); home != "" {
+			t.fault(key, "unknown key", "it is a key of "+home)
+			continue
+		}
 		if near := nearest(key, t.known); near != "" {
 			t.fault(key, "unknown key", "did you mean "+near+"?")
 			continue

@@ -18,11 +18,15 @@ import (
 	"fencepost/handlers/webhook"
 )
 
+// checker is a handler that can say what it lacks on this host.
+type checker interface{ Check() error }
+
 // handlers makes the handlers of the configuration. All faults are reported
 // together, with the line of the file.
 func (n *Node) handlers() ([]edge.HandlerSpec, error) {
 	var specs []edge.HandlerSpec
 	var faults []error
+	n.checks = map[string]checker{}
 	for i := range n.c.Handlers {
 		h := &n.c.Handlers[i]
 		impl, err := n.handler(h)
@@ -32,6 +36,9 @@ func (n *Node) handlers() ([]edge.HandlerSpec, error) {
 		}
 		if c, ok := impl.(io.Closer); ok {
 			n.closers = append(n.closers, c)
+		}
+		if c, ok := impl.(checker); ok {
+			n.checks[h.Name] = c
 		}
 		specs = append(specs, spec(h, impl))
 	}
@@ -156,6 +163,11 @@ func (n *Node) warn() {
 		for _, ref := range secretRefs(h) {
 			if _, err := handlers.ResolveSecret(ref); err != nil {
 				n.log.Warn("a secret is missing: the deliveries of the handler will be blocked until it is there", "handler", h.Name, "err", err)
+			}
+		}
+		if c := n.checks[h.Name]; c != nil {
+			if err := c.Check(); err != nil {
+				n.log.Warn("a program or its directory is missing: the deliveries of the handler will be blocked", "handler", h.Name, "err", err)
 			}
 		}
 	}

@@ -46,7 +46,8 @@ type Node struct {
 
 	store   *sqlite.Store
 	engine  *edge.Engine
-	closers []io.Closer // of handlers
+	closers []io.Closer        // of handlers
+	checks  map[string]checker // handlers by name that can say what they lack
 
 	network *server // nil when the configuration has no listener
 	local   *server // nil when it has no socket

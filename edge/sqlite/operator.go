@@ -116,6 +116,13 @@ func (tx *tx) resolve(d *delivery, t *target, r edge.Resolution) (edge.Delivery,
 		return edge.Delivery{}, illegal(d, on, "its route named no target yet; mend the route, which routes it again")
 	}
 	execution := d.Execution
+	if d.block != blockOutcome && execution != 0 {
+		// What waited for something else than evidence has no open recovery;
+		// the decision is kept in the same place.
+		if err := tx.openRecovery(execution, d.ID); err != nil {
+			return edge.Delivery{}, err
+		}
+	}
 	v := edge.Verdict{To: to, Code: edge.CodeResolved, Attempts: d.Attempts, Losses: d.Losses}
 	if err := tx.move(d, t, on, v, "", ""); err != nil {
 		return edge.Delivery{}, err

@@ -419,6 +419,9 @@ func factsOfExecution(ctx context.Context, q queryer, d *delivery, f *edge.Facts
 	case !noRows(err):
 		return err
 	}
+	if f.Decision, err = decision(ctx, q, d); err != nil {
+		return err
+	}
 	var newer sql.NullInt64
 	if err := q.GetContext(ctx, &newer, `SELECT min(id) FROM deliveries WHERE redrive_of = ?`, int64(d.ID)); err != nil {
 		return err
@@ -427,4 +430,16 @@ func factsOfExecution(ctx context.Context, q queryer, d *delivery, f *edge.Facts
 	const held = `SELECT count(*) FROM leases l CROSS JOIN targets t ON t.id = l.target CROSS JOIN handlers h ON h.id = t.handler
 	              WHERE h.name = ? AND l.delivery IS NOT NULL`
 	return q.GetContext(ctx, &f.Held, held, d.Target.Handler)
+}
+
+// decision is what a person decided about d; nil when nobody had to.
+func decision(ctx context.Context, q queryer, d *delivery) (*edge.Decision, error) {
+	const query = `SELECT resolution, coalesce(reason, ''), coalesce(actor, ''), closed_ms FROM recoveries
+	               WHERE delivery = ? AND closed_ms IS NOT NULL AND resolution <> 'late' ORDER BY execution DESC LIMIT 1`
+	var r edge.Decision
+	err := q.QueryRowxContext(ctx, query, int64(d.ID)).Scan(&r.As, &r.Reason, &r.By, &r.AtMS)
+	if noRows(err) {
+		return nil, nil
+	}
+	return &r, err
 }

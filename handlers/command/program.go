@@ -59,6 +59,29 @@ func programFault(name string, err error) *edge.Result {
 	return misconfigured(CodeProgramNotExecutable, "program "+name+": not an executable file")
 }
 
+// Check reports what is missing for a start of the program as things are now: its
+// directory, or the program itself in the PATH that it will get. It starts
+// nothing. What is missing may come, and what is there may go: each execution
+// looks again.
+func (h *Handler) Check() error {
+	var faults []error
+	if r := h.checkDirExists(); r != nil {
+		faults = append(faults, errors.New(r.Detail))
+	}
+	path := searchPath(baseEnvironment())
+	if own, set := h.config.Env["PATH"]; set {
+		v, _, err := handlers.ResolveValue(own)
+		if err != nil { // a missing secret is told of by whoever looks for those
+			return errors.Join(faults...)
+		}
+		path = v.Reveal()
+	}
+	if _, r := findProgram(h.config.Argv[0], path); r != nil {
+		faults = append(faults, errors.New(r.Detail))
+	}
+	return errors.Join(faults...)
+}
+
 func (h *Handler) checkDirExists() *edge.Result {
 	if h.config.Dir == "" {
 		return nil
