@@ -117,6 +117,33 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Secrets in what a handler said are not repeated; what it said of a reference
+// to one is.
+func TestExplain_RedactsSecretsAndNotWhatIsSaidOfReferences(t *testing.T) {
+	t.Parallel()
+	for detail, want := range map[string]string{
+		"secret missing: env:FENCEPOST_EXAMPLE_SECRET: the environment variable is not set or empty":     "secret missing: env:FENCEPOST_EXAMPLE_SECRET: the environment variable is not set or empty",
+		"secret missing: file:/run/api-token: no such file or directory":                                 "secret missing: file:/run/api-token: no such file or directory",
+		"API_TOKEN: secret missing: env:API_TOKEN: the environment variable is not set or empty":         "API_TOKEN: secret missing: env:API_TOKEN: the environment variable is not set or empty",
+		`header 'Authorization': secret missing: env:AUTHORIZATION: the environment variable is not set`: `header 'Authorization': secret missing: env:AUTHORIZATION: the environment variable is not set`,
+		"Authorization: Bearer canary, rest":                                                             "Authorization: Bearer ***, rest",
+		"authorization: Basic canary":                                                                    "authorization: Basic ***",
+		"password=canary&x=1 token: canary":                                                              "password=***&x=1 token: ***",
+		"env:API_TOKEN=canary":                                                                           "env:API_TOKEN=***",
+		"file:/a?token=canary rest":                                                                      "file:/a?token=*** rest",
+		"secret missing: canary":                                                                         "secret missing: canary",
+		"get https://user:canary@host/ secret=canary":                                                    "get https://***@host/ secret=***",
+		"password: secret missing":                                                                       "password: *** missing",
+		"file://user:canary@host: rest":                                                                  "file://***@host: rest",
+	} {
+		text := explained(func(f *edge.Facts) {
+			f.Delivery.State, f.Delivery.Code = edge.Blocked, "secret_missing"
+			f.Last = &edge.Execution{ID: 1, EndedMS: explainNow, Outcome: edge.OutcomeBlocked, Code: "secret_missing", Detail: detail}
+		})
+		require.Contains(t, text, `"`+want+`"`)
+	}
+}
+
 // R16: after a crash the reader sees until when the lease is held and what
 // comes next.
 func TestR16_ALeaseOfADeadOwnerIsExplained(t *testing.T) {

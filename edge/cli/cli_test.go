@@ -67,10 +67,15 @@ func TestNode_ADayOfAnOperator(t *testing.T) {
 	require.Contains(t, s.ok(t, "handler", "pause", "record", "--for", "1h"), "paused_by_operator")
 	waiting := decode[api.Receipt](t, s.ok(t, "send", "--type", "greeting.x", "--json")).Deliveries[0].ID
 	require.Contains(t, s.ok(t, "explain", waiting), "handler resume record")
-	require.Contains(t, s.ok(t, "cancel", waiting), "cancelled")
+	require.NotContains(t, s.ok(t, "cancel", waiting), "already")
+	require.Contains(t, s.ok(t, "cancel", waiting), "it is cancelled already: nothing to call off")
+	require.Contains(t, s.ok(t, "cancel", number), "it is succeeded already: nothing to call off")
+	require.Equal(t, edge.Cancelled, decode[api.Delivery](t, s.ok(t, "cancel", waiting, "--json")).State)
 	require.Contains(t, s.ok(t, "handler", "resume", "record"), "on")
 	require.Contains(t, s.ok(t, "handler", "list"), "stuck")
 	require.Contains(t, s.ok(t, "target", "list"), "record:bob")
+	require.Equal(t, s.ok(t, "handler", "list"), s.ok(t, "handler"))
+	require.Equal(t, s.ok(t, "target", "list"), s.ok(t, "target"))
 	require.Equal(t, api.ExitConflict, s.run(t, "target", "resume", "record:bob").code)
 
 	st := decode[map[string]any](t, s.ok(t, "status", "--json"))
@@ -122,6 +127,9 @@ key = ""
 	require.Equal(t, api.ExitUsage, s.run(t, "resolve", first, "--as", "failed", "--version", "1").code)
 	require.Contains(t, s.ok(t, "resolve", first, "--as", "succeeded", "--version", fmt.Sprint(d.Delivery.Version), "--reason", "the bank says so"), "succeeded")
 	s.await(t, second, edge.Running)
+	out := s.ok(t, "cancel", second)
+	require.Contains(t, out, "if the outcome is unknown it is blocked, and its line with it, until a person resolves it")
+	s.await(t, second, edge.Blocked)
 	require.Equal(t, api.ExitConflict, s.run(t, "redrive", first).code, "succeeded: only with --again")
 
 	began := time.Now()
@@ -129,6 +137,34 @@ key = ""
 	require.Less(t, time.Since(began), 5*time.Second+20*time.Second, "grace, and a hang guard for slow machines")
 	require.Contains(t, p.log.String(), "a person must act")
 	require.Contains(t, s.ok(t, "check"), "ok")
+}
+
+// A person in another directory, such as cron's, means the same node.
+func TestNode_RelativePathsAreThoseOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	text := "[node]\ndata = \"host.db\"\n[http]\nlisten = \"\"\n"
+	require.NoError(t, os.WriteFile(s.path("fencepost.toml"), []byte(text), 0o600))
+	r := s.run(t, "status")
+	require.Equal(t, api.ExitNoNode, r.code)
+	require.Contains(t, r.err, "no node is running at "+s.path("host.db.sock"))
+	require.Contains(t, s.run(t, "check").err, s.path("host.db"))
+}
+
+func TestDemo_SaysWhatToDoWhenItsPortIsTaken(t *testing.T) {
+	t.Parallel()
+	if l, err := net.Listen("tcp", "127.0.0.1:9000"); err == nil {
+		defer l.Close()
+	} // else it is taken already, which is what is wanted
+	s := newSite(t, "")
+	r := s.run(t, "demo")
+	require.NotZero(t, r.code)
+	require.Contains(t, r.err, "the webhook of the example goes to 127.0.0.1:9000: stop what listens there")
+	require.NotContains(t, r.err, "--addr")
+
+	r = s.run(t, "listen", "--addr", "127.0.0.1:9000")
+	require.NotZero(t, r.code)
+	require.Contains(t, r.err, "--addr")
 }
 
 func TestServe_SecondNodeOnOneFileIsRefused(t *testing.T) {
@@ -211,7 +247,8 @@ func TestUsage_ExitCodesAndHints(t *testing.T) {
 		{s, []string{"serve", "extra"}, api.ExitUsage, "--help"},
 		{s, []string{"deliveries", "--limit", "x"}, api.ExitUsage, "--help"},
 		{s, []string{"delivery"}, api.ExitUsage, "id"},
-		{s, []string{"target"}, api.ExitUsage, "target --help"},
+		{s, []string{"target"}, api.ExitNoNode, "no node is running at " + s.path("db.sock")},
+		{s, []string{"clock"}, api.ExitUsage, "clock --help"},
 		{s, []string{"target", "fly"}, api.ExitUsage, "--help"},
 		{s, []string{"target", "skip", "a:b"}, api.ExitUsage, "--version"},
 		{s, []string{"handler", "pause", "x", "--for", "-1s"}, api.ExitUsage, "negative"},

@@ -134,9 +134,9 @@ func TestListenVerifiesAndNotes(t *testing.T) {
 	require.NotContains(t, line, "REPEAT")
 	require.NotContains(t, line, "STALE", "another target")
 
-	requireStatus(t, 200, url, sent{id: "m3", fence: "1"})
+	requireStatus(t, 401, url, sent{id: "m3", fence: "1"})
 	require.Contains(t, next(), "/in unsigned")
-	requireStatus(t, 200, url, sent{id: "m4", sign: true, timestamp: time.Now().Add(-time.Hour).Unix()})
+	requireStatus(t, 401, url, sent{id: "m4", sign: true, timestamp: time.Now().Add(-time.Hour).Unix()})
 	require.Contains(t, next(), "BAD (webhook timestamp")
 }
 
@@ -144,12 +144,21 @@ func TestListenSaysBAD(t *testing.T) {
 	t.Parallel()
 	url, next := listening(t, cli.ListenOptions{Secrets: []string{"whsec_plJ3nmyCDGBKInavdOK15jsl"}, JSON: true})
 	for range 2 {
-		requireStatus(t, 200, url, sent{id: "m1", sign: true, body: "x"})
+		requireStatus(t, 401, url, sent{id: "m1", sign: true, body: "x"})
 		var got map[string]any
 		require.NoError(t, json.Unmarshal([]byte(next()), &got))
 		require.Equal(t, "BAD", got["verified"])
 		require.InDelta(t, 0, got["seen"], 0, "a forged request counts for nothing")
 	}
+}
+
+func TestListenAnswersAsToldWhateverTheSignature(t *testing.T) {
+	t.Parallel()
+	url, _ := listening(t, cli.ListenOptions{Secrets: []string{listenSecret}, Status: 202})
+	requireStatus(t, 202, url, sent{id: "m1"})
+	url, _ = listening(t, cli.ListenOptions{Secrets: []string{listenSecret}, Fail: 1})
+	requireStatus(t, 500, url, sent{id: "m1"})
+	requireStatus(t, 401, url, sent{id: "m1"})
 }
 
 func TestListenJSON(t *testing.T) {

@@ -19,7 +19,7 @@ func (a *app) redrive() *cobra.Command {
 			"kept, so that a receiver that had it already can tell, unless --new-key is given.\n" +
 			"Only the newest generation can be tried again. What waits goes on by itself; for what is\n" +
 			"blocked there is fencepost resolve.",
-		Args:  oneID,
+		Args: oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (api.Delivery, error) {
 				return n.Redrive(ctx, args[0], req)

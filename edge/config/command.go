@@ -16,8 +16,8 @@ func readCommand(t *table, c *Command) {
 	if raw, ok := t.values["argv"].([]any); !t.has("argv") || ok && len(raw) == 0 {
 		t.fault("argv", "there is no program", `the program and its arguments, such as argv = ["/bin/echo", "hello"]`)
 	} else if len(c.Argv) > 0 && !validProgram(c.Argv[0]) {
-		t.doc.add(elemPath(t.at("argv"), 1), printable(c.Argv[0])+" is not the absolute path or the bare name of a program",
-			"a command runs in a directory of its own, so give an absolute path, such as /usr/local/bin/backup.sh, or a bare name that is found in PATH")
+		problem, allowed := programFault(c.Argv[0])
+		t.doc.add(elemPath(t.at("argv"), 1), problem, allowed)
 	}
 	if n := len(strings.Join(c.Argv, "")); n > maxArgBytes {
 		t.fault("argv", fmt.Sprintf("has %d bytes", n), fmt.Sprintf("at most %d in all", maxArgBytes))
@@ -43,6 +43,16 @@ func readCommand(t *table, c *Command) {
 
 func validProgram(s string) bool {
 	return s != "" && (filepath.IsAbs(s) || !strings.ContainsAny(s, `/\`))
+}
+
+// programFault says what is wrong with a program. A whole command line is not
+// shown: it may hold a secret.
+func programFault(s string) (problem, allowed string) {
+	const not = " is not the absolute path or the bare name of a program"
+	if strings.ContainsAny(s, " \t\r\n=") {
+		return "it" + not, `the program first and each argument as a text of its own, such as argv = ["/bin/echo", "hello"]`
+	}
+	return printable(s) + not, "a command runs in a directory of its own, so give an absolute path, such as /usr/local/bin/backup.sh, or a bare name that is found in PATH"
 }
 
 func checkDir(s string) (problem, allowed string) {

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -209,6 +210,67 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("#", config.MaxFileBytes+100)), 0o600))
 	_, err = config.Load(path)
 	require.EqualError(t, err, path+": the file is too large; at most 1048576 bytes")
+}
+
+// Where the node was started from and where a command is run from must not
+// decide which database is meant.
+func TestLoad_PathsAreRelativeToTheFile(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	site, deep := filepath.Join(dir, "site"), filepath.Join(dir, "a", "b", "c", "d")
+	require.NoError(t, os.MkdirAll(site, 0o700))
+	require.NoError(t, os.MkdirAll(deep, 0o700))
+	file := filepath.Join(site, "f.toml")
+	load := func(name, text string) config.Config {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		c, err := config.Load(name)
+		require.NoError(t, err)
+		return *c
+	}
+	for _, from := range []string{site, dir, deep, "/"} {
+		t.Chdir(from)
+		c := load(file, "[node]\ndata = \"sub/../x.db\"\n")
+		require.Equal(t, filepath.Join(site, "x.db"), c.Node.Data, from)
+		require.Equal(t, filepath.Join(site, "x.db.token"), c.HTTP.TokenFile, from)
+		require.Equal(t, filepath.Join(site, "x.db.sock"), absolute(t, c.HTTP.Socket), from)
+		require.LessOrEqual(t, len(c.HTTP.Socket), len(filepath.Join(site, "x.db.sock")), from)
+
+		c = load(file, "[http]\ntoken_file = \"t\"\nsocket = \"s\"\n")
+		require.Equal(t, filepath.Join(site, "fencepost.db"), c.Node.Data, from)
+		require.Equal(t, filepath.Join(site, "t"), c.HTTP.TokenFile, from)
+		require.Equal(t, filepath.Join(site, "s"), absolute(t, c.HTTP.Socket), from)
+
+		c = load(file, "[node]\ndata = \"/x.db\"\n[http]\nsocket = \"\"\n")
+		require.Equal(t, "/x.db", c.Node.Data)
+		require.Empty(t, c.HTTP.Socket, "none stays none")
+	}
+	t.Chdir(dir)
+	c := load(filepath.Join("site", "f.toml"), "")
+	require.Equal(t, filepath.Join(site, "fencepost.db"), c.Node.Data)
+	require.Equal(t, filepath.Join("site", "fencepost.db.sock"), c.HTTP.Socket, "the shorter form")
+
+	require.NoError(t, os.Symlink(deep, filepath.Join(dir, "l")))
+	t.Chdir(filepath.Join(dir, "l")) // a way up leads elsewhere than it looks
+	c = load(file, "")
+	require.Equal(t, filepath.Join(site, "fencepost.db.sock"), absolute(t, c.HTTP.Socket))
+
+	// Two spellings of one file are one file.
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "[http]\ntoken_file = %q\n", filepath.Join(site, "fencepost.db")), 0o600))
+	_, err = config.Load(file)
+	require.ErrorContains(t, err, "belongs to the database")
+}
+
+// absolute is path as the operating system finds it from the working directory.
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	if filepath.IsAbs(path) {
+		return path
+	}
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	here, err = filepath.EvalSymlinks(here)
+	require.NoError(t, err)
+	return filepath.Join(here, path)
 }
 
 func FuzzParse(f *testing.F) {

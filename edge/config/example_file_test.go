@@ -20,8 +20,7 @@ var commentedKey = regexp.MustCompile(`^# ([a-z0-9_]+ = .*)$`)
 
 func TestExampleHasTheDefaults(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load(exampleFile)
-	require.NoError(t, err)
+	c := mustParse(t, readExample(t))
 	d := config.Default()
 	require.Equal(t, d.Node, c.Node)
 	require.Equal(t, d.HTTP, c.HTTP)

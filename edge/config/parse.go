@@ -99,8 +99,16 @@ func shorter(path string) string {
 	if err != nil {
 		return path
 	}
-	if rel, err := filepath.Rel(here, path); err == nil && len(rel) < len(path) {
-		return rel
+	best := path
+	if rel, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(rel) && len(rel) < len(best) {
+		best = rel
 	}
-	return path
+	// A way up is what it looks like only from a directory without symbolic links.
+	if here, err = filepath.EvalSymlinks(here); err != nil {
+		return best
+	}
+	if rel, err := filepath.Rel(here, path); err == nil && len(rel) < len(best) {
+		best = rel
+	}
+	return best
 }

@@ -268,6 +268,40 @@ func TestRun_ASuppliedSecretUnblocks(t *testing.T) {
 	require.NotContains(t, r.log.String()+again.log.String(), canary)
 }
 
+// A missing program is told of at start, and not first by a blocked delivery.
+func TestRun_AMissingProgramIsToldOfAtStart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	handler := func(name, keys string) string {
+		return fmt.Sprintf("[[handler]]\nname = %q\nkind = \"command\"\n%s\n", name, keys)
+	}
+	require.NoError(t, os.WriteFile(s.path("plain"), nil, 0o600))
+	c := s.config(t, "s", handler("gone", fmt.Sprintf("argv = [%q]", s.path("program")))+
+		handler("plain", fmt.Sprintf("argv = [%q]", s.path("plain")))+
+		handler("bare", "argv = [\"fencepost-no-such-program\"]")+
+		handler("homeless", fmt.Sprintf("argv = [\"sh\"]\ndir = %q", s.path("nowhere")))+
+		handler("elsewhere", fmt.Sprintf("argv = [\"sh\"]\nenv = { PATH = %q }", s.dir))+
+		handler("well", "argv = [\"sh\"]")+
+		"[[route]]\nname = \"all\"\nhandler = \"gone\"\n")
+	r := start(t, c, node.Options{})
+	for name, want := range map[string]string{
+		"gone": "program " + s.path("program") + ": not found", "plain": "not an executable file",
+		"bare": "fencepost-no-such-program: not found", "homeless": s.path("nowhere"), "elsewhere": "program sh: not found",
+	} {
+		require.Regexp(t, "level=WARN .*handler="+name+" .*"+want, r.log.String())
+	}
+	require.NotContains(t, r.log.String(), "handler=well")
+	id := r.send(t, "t", "x")
+	r.await(t, id, edge.Blocked)
+	r.end(t)
+
+	require.NoError(t, os.WriteFile(s.path("program"), []byte("#!/bin/sh\n"), 0o700))
+	again := start(t, c, node.Options{})
+	require.NotContains(t, again.log.String(), "handler=gone")
+	again.await(t, id, edge.Succeeded)
+	again.end(t)
+}
+
 func TestNew_WhatFailsLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -89,7 +89,7 @@ func (r *Report) put(row Row) {
 			verdict = "MISSED"
 		}
 	}
-	fmt.Fprintf(r.out, "  %-58s %12.4g %-14s %-12s %s\n", row.Name, row.Value, row.Unit, row.Want, verdict)
+	fmt.Fprintf(r.out, "  %-66s %12.4g %-14s %-12s %s\n", row.Name, row.Value, row.Unit, row.Want, verdict)
 }
 
 // Missed counts the promises that were not kept.

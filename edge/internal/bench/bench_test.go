@@ -22,6 +22,7 @@ func TestRunMeasuresEverything(t *testing.T) {
 		require.Positive(t, row.Value, row.Name)
 	}
 	require.Contains(t, names, "full: over naive")
-	require.Contains(t, names, "pick-up p50 (promise: 2 x the disk's fdatasync p50)")
+	require.Contains(t, names, "pick-up p99: the disk's p99 + 3 ms")
+	require.Contains(t, names, "batches of 100 into a handler inside the process (aim: 10,000)")
 	t.Log("\n" + out.String())
 }

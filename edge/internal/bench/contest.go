@@ -188,7 +188,12 @@ func (o *ours) wait(ctx context.Context, k int64) error {
 	if err := o.done.wait(ctx, k); err != nil {
 		return err
 	}
-	for o.engine.Totals().Succeeded < k {
+	return awaitTotals(ctx, o.engine, k)
+}
+
+// awaitTotals waits until k results are stored.
+func awaitTotals(ctx context.Context, e *edge.Engine, k int64) error {
+	for e.Totals().Succeeded < k {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
