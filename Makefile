@@ -59,7 +59,7 @@ schema: build ## rewrite schema.sql from a fresh database
 	./fencepost schema > schema.sql
 
 bench: build ## measure this build against the naive form, on this disk
-	./fencepost bench --all --dir .
+	./fencepost bench --all --n 20000 --dir .
 
 clean: ## remove what was built
 	rm -rf fencepost bin run

@@ -45,7 +45,7 @@ func (a *app) bench() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.Dir, "dir", ".", "directory for the databases: on the disk that counts")
-	f.IntVar(&o.N, "n", 10_000, "deliveries of one round")
+	f.IntVar(&o.N, "n", 5000, "deliveries of one round")
 	f.IntVar(&o.Rounds, "rounds", 3, "rounds of each contestant")
 	f.BoolVar(&o.All, "all", false, "also what takes minutes: large backlogs, memory, idle")
 	f.IntVar(&o.Large, "large", 1_000_000, "rows of a large backlog, with --all")

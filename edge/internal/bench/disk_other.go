@@ -13,6 +13,8 @@ func flushes(string) (int64, bool) { return 0, false }
 
 func cpuTime() time.Duration { return 0 }
 
+func peakRSS() int64 { return 0 }
+
 func rssOf(int) int64 { return 0 }
 
 func freeBytes(string) (int64, bool) { return 0, false }
