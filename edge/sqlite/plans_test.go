@@ -500,7 +500,7 @@ func covered(t *testing.T, texts []string) {
 			require.NoError(t, err)
 			if isSQL.MatchString(text) && !slices.Contains(unprepared, text) {
 				looked++
-				require.True(t, strings.Contains(all, text), "%s: this statement is not exercised by TestPlans: %s", file, text)
+				require.Contains(t, all, text, "%s: this statement is not exercised by TestPlans: %s", file, text)
 			}
 			return true
 		})

@@ -114,7 +114,7 @@ func TestPagesLoseAndRepeatNothing(t *testing.T) {
 			}
 			f.Before = page[len(page)-1].ID
 			_, err = s.Cancel(t.Context(), f.Before)
-			require.True(t, err == nil)
+			require.NoError(t, err)
 			_, err = s.Accept(t.Context(), []edge.Submission{submission(fmt.Sprint("during", limit, "-", n), "new", "hook")})
 			require.NoError(t, err)
 		}
