@@ -177,6 +177,9 @@ func (e *Engine) mayStart() error {
 func (e *Engine) Run(ctx context.Context) (Summary, error) {
 	err := e.Start(ctx)
 	stop := context.Background()
+	if ctx.Err() != nil && !terminal(err) {
+		err = nil // asked to stop while it started
+	}
 	if err == nil {
 		select {
 		case <-ctx.Done():

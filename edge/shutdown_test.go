@@ -283,3 +283,15 @@ func TestStopStoresWhatHasReturned(t *testing.T) {
 		require.Equal(t, edge.Succeeded, d.State)
 	})
 }
+
+// TestRunThatIsStoppedWhileItStartsIsNoFault ends before the recovery could read.
+func TestRunThatIsStoppedWhileItStartsIsNoFault(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, only(handler("h", edge.Once, edgetest.NewScript().Handle)))
+		b.model.FailNext("DeadOwners", 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := b.Run(ctx)
+		require.NoError(t, err)
+	})
+}

@@ -70,8 +70,8 @@ func (a *app) runDemo(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	stop(nil)
 	receiver.Wait()
-	if err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
-		err = cause
+	if cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause // what ended the node, whatever the node says of it
 	}
 	return err
 }
