@@ -22,7 +22,7 @@ const (
 	// One look that finds nothing is enough when it was a clear one; when
 	// not, one looks again, at most so often: on a busy host processes end
 	// in the middle of every look.
-	maxUnclearLooks  = 20
+	maxUnclearLooks  = 60
 	maxChangingLooks = 100
 )
 
