@@ -304,7 +304,7 @@ func (t *tx) take(d *delivery) edge.Claimed {
 		state = edge.Running
 		t.begin(d, e)
 	}
-	t.end(d, state, d.Code, e)
+	t.end(d, state, "", e)
 	ev := cloneEvent(&t.events[d.Event].Event)
 	return edge.Claimed{
 		Claim: edge.Claim{

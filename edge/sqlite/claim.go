@@ -256,8 +256,8 @@ func (tx *tx) expired(d *delivery) bool {
 func (tx *tx) claim(d *delivery, t *target, class int) (edge.Claimed, error) {
 	const guard = ` WHERE id = ? AND state = 'pending' AND version = ? AND due_ms <= ? AND cancel_ms IS NULL
 	    AND EXISTS (SELECT 1 FROM handlers WHERE id = ? AND (gate = 'on' OR gate = 'paused' AND resume_ms <= ?))`
-	const lease = `UPDATE deliveries SET state = 'leased', execution = ?, executions = executions + 1, version = version + 1` + guard
-	const start = `UPDATE deliveries SET state = 'running', execution = ?, executions = executions + 1, version = version + 1,
+	const lease = `UPDATE deliveries SET state = 'leased', code = '', execution = ?, executions = executions + 1, version = version + 1` + guard
+	const start = `UPDATE deliveries SET state = 'running', code = '', execution = ?, executions = executions + 1, version = version + 1,
 	    first_start_ms = coalesce(first_start_ms, ?)` + guard
 	h := t.handler
 	x := tx.nextExecution()
@@ -273,7 +273,7 @@ func (tx *tx) claim(d *delivery, t *target, class int) (edge.Claimed, error) {
 		return edge.Claimed{}, err
 	}
 	from := d.State
-	d.State, d.Execution, d.Executions, d.Version = edge.Leased, x, d.Executions+1, d.Version+1
+	d.State, d.Code, d.Execution, d.Executions, d.Version = edge.Leased, "", x, d.Executions+1, d.Version+1
 	if started {
 		d.State = edge.Running
 		if d.FirstStartMS == 0 {
