@@ -3,6 +3,7 @@ package edge_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -133,6 +134,7 @@ func TestReroutingKeepsTheExpiryOfTheEvent(t *testing.T) {
 		a, err := b.Enqueue(t.Context(), ev)
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
+		synctest.Wait() // what routes at the start has ended
 		fault = ""
 		moved, err := b.Reroute(t.Context())
 		require.NoError(t, err)

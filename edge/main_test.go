@@ -74,13 +74,15 @@ func (b *bench) enqueue(id, key string) edge.DeliveryID {
 	return a.Deliveries[0].ID
 }
 
-// await waits, with a hang guard, until the delivery was in the state.
+// await waits, with a hang guard, until the delivery was in the state and all that
+// follows of itself has happened: of a running one, the handler has been called.
 func (b *bench) await(id edge.DeliveryID, states ...edge.State) edge.Delivery {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 48*time.Hour)
 	defer cancel()
 	d, err := b.tap.AwaitState(ctx, id, states...)
 	require.NoError(b.t, err)
+	synctest.Wait()
 	return d
 }
 

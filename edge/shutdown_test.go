@@ -211,16 +211,19 @@ func TestQ14_AttemptsEqualHandlerStarts(t *testing.T) {
 			d, err := m.Delivery(t.Context(), id)
 			require.NoError(t, err)
 			require.Equal(t, 4, d.Attempts, "given up after real starts only")
-			charged := 0
+			charged, givenBack := 0, 0
 			for _, x := range last.executions(id) {
-				if x.Outcome == edge.OutcomeRetry {
+				switch x.Outcome {
+				case edge.OutcomeRetry:
 					charged++
-				} else {
+				case edge.OutcomeDeferred: // stopped between the commit of the start and the call
+					givenBack++
+				default:
 					interrupted++
 				}
 			}
 			require.Equal(t, d.Attempts, charged)
-			require.Equal(t, d.Executions, calls(id), "each execution is one call of the handler")
+			require.Equal(t, d.Executions-givenBack, calls(id), "each other execution is one call of the handler")
 		}
 		require.Positive(t, interrupted, "the stops cut something")
 		last.finish()
