@@ -20,7 +20,7 @@ test: ## run all tests (needs nothing but Go)
 	$(GO) test ./...
 
 race: ## run the tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -v -e /internal/crash -e /internal/bench)
+	CGO_ENABLED=1 $(GO) test -race -p 1 $$($(GO) list ./... | grep -v -e /internal/crash -e /internal/bench)
 
 check: lint test race cross fuzz ## what CI runs
 
