@@ -236,7 +236,7 @@ func (b *bench) size(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = round(ctx, o, n, targets, true)
+	_, err = round(ctx, o, n, int(max(n/2, 1)), true) // two deliveries a target
 	if err = errors.Join(err, o.close()); err != nil {
 		return err
 	}
