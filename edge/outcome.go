@@ -62,7 +62,6 @@ const (
 	CodePausedByEndpoint  = "paused_by_endpoint"
 	CodeRouteReevaluated  = "route_reevaluated"
 	CodeTargetSkipped     = "skipped"
-	CodeClockUntrusted    = "clock_untrusted"
 	CodeRedriven          = "redriven"
 	CodeReleasedWithError = "released_with_error"
 )
