@@ -96,7 +96,8 @@ func CheckSecretRef(ref string) error {
 
 // ResolveSecret reads the secret that ref names. Handlers do it at each
 // attempt, so that a changed secret needs no restart. One newline at the end of
-// a file is not part of the secret. The error wraps [ErrSecretMissing] unless
+// a file is not part of the secret. A file that others than its owner can use,
+// or that neither this user nor root owns, is refused. The error wraps [ErrSecretMissing] unless
 // the reference itself is malformed.
 func ResolveSecret(ref string) (Secret, error) {
 	if err := CheckSecretRef(ref); err != nil {
@@ -129,20 +130,25 @@ func ResolveValue(s string) (v Secret, isRef bool, err error) {
 	return v, true, err
 }
 
+// readSecretFile judges the file that it has opened, so that nothing can be put
+// in its place in between. A link is followed: secrets are often supplied as
+// links, and what they lead to is judged the same.
 func readSecretFile(path string) (string, error) {
-	// Looked at before it is opened: opening a named pipe would wait.
-	info, err := os.Stat(path)
+	f, err := os.OpenFile(path, openFlags, 0)
+	if err != nil {
+		return "", withoutPath(err)
+	}
+	defer func() { _ = f.Close() }() // only read from
+	info, err := f.Stat()
 	if err != nil {
 		return "", withoutPath(err)
 	}
 	if !info.Mode().IsRegular() {
 		return "", errors.New("not a regular file")
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", withoutPath(err)
+	if err := privateSecret(info, isCredential(path)); err != nil {
+		return "", err
 	}
-	defer func() { _ = f.Close() }() // only read from
 	b, err := io.ReadAll(io.LimitReader(f, MaxSecretBytes+3))
 	if err != nil {
 		return "", withoutPath(err)
@@ -155,6 +161,13 @@ func readSecretFile(path string) (string, error) {
 		return "", errors.New("the file is empty")
 	}
 	return s, nil
+}
+
+// isCredential reports whether path is in the directory of this service's
+// credentials (systemd.exec(5)).
+func isCredential(path string) bool {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	return dir != "" && filepath.Dir(filepath.Clean(path)) == filepath.Clean(dir)
 }
 
 // withoutPath drops the path from a file error: the reference names it already.

@@ -52,7 +52,8 @@ type local struct {
 }
 
 // NewLocalHandler returns the handler of the socket of the command line. Who may
-// connect to the socket may do everything (see [ListenUnix]); there is no token.
+// use the socket may do everything (see [ListenUnix]); there is no token.
+// Decisions are recorded with the account that the kernel names.
 //
 //	POST /v1/events                         as on the network
 //	GET  /healthz, /readyz                  as on the network
@@ -104,7 +105,7 @@ func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 	} {
 		t.handle(rt.method, rt.path, l.answer(rt.call))
 	}
-	return f.recover(t)
+	return f.recover(&doorkeeper{logger: f.logger, next: t, told: map[int]bool{}})
 }
 
 // answer turns a call into a handler: its value as JSON, or the problem.

@@ -143,7 +143,7 @@ func run(t testing.TB, l net.Listener, s *http.Server) {
 func serveLocal(t testing.TB, n api.Node) string {
 	t.Helper()
 	path := socketPath(t)
-	l, err := api.ListenUnix(path)
+	l, err := api.ListenUnix(path, api.SocketOptions{})
 	require.NoError(t, err)
 	run(t, l, api.NewServer(api.NewLocalHandler(n, api.LocalOptions{}), nil, api.Timeouts{}))
 	return path

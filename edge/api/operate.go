@@ -18,7 +18,7 @@ type ResolveRequest struct {
 	As      edge.ResolveAs `json:"as"`      // succeeded, failed or retry
 	Version int64          `json:"version"` // of the delivery as the person saw it
 	Reason  string         `json:"reason"`
-	By      string         `json:"by"` // who
+	By      string         `json:"by"` // who; recorded with the account that asks, where that is another name
 }
 
 // TargetRequest asks to let the line of a target go on. To skip, Version is that
@@ -91,7 +91,7 @@ func (l *local) resolve(r *http.Request) (any, error) {
 		return nil, invalid(*fault)
 	}
 	return l.moved(l.node.Resolve(r.Context(), edge.Resolution{
-		Delivery: id, Version: req.Version, As: req.As, Reason: req.Reason, By: req.By,
+		Delivery: id, Version: req.Version, As: req.As, Reason: req.Reason, By: decidedBy(r, req.By),
 	}))
 }
 
@@ -138,7 +138,7 @@ func (l *local) skipTarget(r *http.Request) (any, error) {
 	if fault := decisionFault(req.Version, req.Reason); fault != nil {
 		return nil, invalid(*fault)
 	}
-	info, err := l.node.SkipTarget(r.Context(), t, req.Version, req.Reason, req.By)
+	info, err := l.node.SkipTarget(r.Context(), t, req.Version, req.Reason, decidedBy(r, req.By))
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,17 @@ func ours(fi fs.FileInfo) error {
 	return nil
 }
 
+// rootOwns reports whether the file is root's, who could do everything anyway.
+func rootOwns(fi fs.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && st.Uid == 0
+}
+
+func ofGroup(fi fs.FileInfo, gid int) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && int(st.Gid) == gid
+}
+
 // umask is the process's: one change at a time.
 var umask sync.Mutex
 
@@ -41,7 +52,7 @@ var umask sync.Mutex
 func listenPrivate(path string) (net.Listener, error) {
 	umask.Lock()
 	defer umask.Unlock()
-	defer syscall.Umask(syscall.Umask(0o077))
+	defer syscall.Umask(syscall.Umask(0o177))
 	return net.Listen("unix", path)
 }
 

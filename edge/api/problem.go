@@ -49,6 +49,7 @@ const (
 	CodeKeyReused        = "idempotency_key_reused"
 	CodeUnauthorized     = "unauthorized"
 	CodeCrossOrigin      = "cross_origin"
+	CodeForbidden        = "forbidden"
 	CodeMisdirected      = "misdirected"
 	CodeNoRoute          = "no_route"
 	CodeMethodNotAllowed = "method_not_allowed"
@@ -76,6 +77,7 @@ var Classes = [...]Class{
 	{CodeKeyReused, http.StatusUnprocessableEntity, ExitConflict, "The Idempotency-Key was used for other content", nil},
 	{CodeUnauthorized, http.StatusUnauthorized, ExitFailed, "A valid token is needed", nil},
 	{CodeCrossOrigin, http.StatusForbidden, ExitFailed, "Requests from other sites are refused", nil},
+	{CodeForbidden, http.StatusForbidden, ExitFailed, "This user may not use the node", nil},
 	{CodeMisdirected, http.StatusMisdirectedRequest, ExitFailed, "This node does not answer to that host name", nil},
 	{CodeNoRoute, http.StatusNotFound, ExitFailed, "There is nothing at this address", nil},
 	{CodeMethodNotAllowed, http.StatusMethodNotAllowed, ExitFailed, "The method is not allowed here", nil},

@@ -163,7 +163,7 @@ func NewServer(handler http.Handler, logger *slog.Logger, t Timeouts) *http.Serv
 			if lc, ok := c.(*limitedConn); ok {
 				return context.WithValue(ctx, connKey{}, lc)
 			}
-			return ctx
+			return withPeer(ctx, c)
 		},
 		ConnState: func(c net.Conn, s http.ConnState) {
 			if lc, ok := c.(*limitedConn); ok && s == http.StateIdle {

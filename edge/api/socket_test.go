@@ -20,13 +20,13 @@ import (
 func TestT16_TheSocketIsOurs(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
-	l, err := api.ListenUnix(path)
+	l, err := api.ListenUnix(path, api.SocketOptions{})
 	require.NoError(t, err)
 	fi, err := os.Lstat(path)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o600), fi.Mode().Perm())
 
-	_, err = api.ListenUnix(path)
+	_, err = api.ListenUnix(path, api.SocketOptions{})
 	require.ErrorIs(t, err, edge.ErrConflict, "somebody answers")
 	_, err = os.Lstat(path)
 	require.NoError(t, err, "and keeps the socket")
@@ -44,7 +44,7 @@ func TestT16_AStaleSocketIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	old.SetUnlinkOnClose(false) // as a process that was killed
 	require.NoError(t, old.Close())
-	l, err := api.ListenUnix(path)
+	l, err := api.ListenUnix(path, api.SocketOptions{})
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 }
@@ -70,7 +70,7 @@ func TestT16_WhatIsNoSocketIsNotTouched(t *testing.T) {
 			plant(t, path)
 			before, err := os.Lstat(path)
 			require.NoError(t, err)
-			_, err = api.ListenUnix(path)
+			_, err = api.ListenUnix(path, api.SocketOptions{})
 			require.ErrorIs(t, err, edge.ErrInvalid)
 			require.ErrorContains(t, err, "no socket")
 			require.ErrorContains(t, err, path)
@@ -87,15 +87,15 @@ func TestT16_TheDirectoryMustBePrivate(t *testing.T) {
 	dir := filepath.Dir(path)
 	for _, mode := range []fs.FileMode{0o777, 0o770, 0o722} {
 		require.NoError(t, os.Chmod(dir, mode))
-		_, err := api.ListenUnix(path)
+		_, err := api.ListenUnix(path, api.SocketOptions{})
 		require.ErrorIs(t, err, edge.ErrInvalid, mode)
 		require.ErrorContains(t, err, "chmod")
 		_, err = os.Lstat(path)
 		require.ErrorIs(t, err, fs.ErrNotExist)
 	}
-	_, err := api.ListenUnix(filepath.Join(dir, "none", "s"))
+	_, err := api.ListenUnix(filepath.Join(dir, "none", "s"), api.SocketOptions{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = api.ListenUnix(filepath.Join(dir, strings.Repeat("x", 120)))
+	_, err = api.ListenUnix(filepath.Join(dir, strings.Repeat("x", 120)), api.SocketOptions{})
 	require.ErrorIs(t, err, edge.ErrInvalid)
 	require.ErrorContains(t, err, "shorter")
 }
@@ -119,7 +119,7 @@ func TestDial_NoNode(t *testing.T) {
 func TestClient_NodeGoesAway(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
-	l, err := api.ListenUnix(path)
+	l, err := api.ListenUnix(path, api.SocketOptions{})
 	require.NoError(t, err)
 	n := newNode(t)
 	s := api.NewServer(api.NewLocalHandler(n, api.LocalOptions{}), nil, api.Timeouts{})

@@ -50,6 +50,7 @@ type HTTP struct {
 	TokenFile    string   // token_file: file that holds the access token
 	MaxBodyBytes int      // max_body_bytes: limit of one event's data
 	Socket       string   // socket: path of the Unix socket; "" = none
+	SocketGroup  string   // socket_group: whose members may use the socket too; "" = nobody's
 }
 
 // Handler is one [[handler]]. Exactly one of Webhook and Command is set for

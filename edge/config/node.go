@@ -63,7 +63,28 @@ func readHTTP(t *table, h *HTTP) {
 	if s, ok := t.text("socket", optional(checkPath)); ok {
 		h.Socket = s
 	}
+	if s, ok := t.text("socket_group", optional(checkGroup)); ok {
+		h.SocketGroup = s
+	}
 }
+
+// checkGroup accepts what can be the name or number of a group. Whether there is
+// such a group is asked when the socket is made.
+func checkGroup(s string) (problem, allowed string) {
+	allowed = `the name of a group, such as "fencepost-admin"; "" for none`
+	if len(s) > maxGroupBytes || s[0] == '-' {
+		return "not the name of a group", allowed
+	}
+	for _, c := range []byte(s) {
+		if !alphanumeric(c) && c != '-' && c != '_' && c != '.' && c != '$' {
+			return "not the name of a group", allowed
+		}
+	}
+	return "", ""
+}
+
+// maxGroupBytes is the limit of useradd(8).
+const maxGroupBytes = 32
 
 // checkFiles notes paths that would put one file of a node in place of another: a
 // token is told to be removed when it is not one.
@@ -74,6 +95,9 @@ func checkFiles(d *document, c *Config) {
 	token, socket := filepath.Clean(c.HTTP.TokenFile), filepath.Clean(c.HTTP.Socket)
 	if slices.Contains(own, token) {
 		d.add("http.token_file", "belongs to the database", allowed)
+	}
+	if c.HTTP.Socket == "" && c.HTTP.SocketGroup != "" {
+		d.add("http.socket_group", "has no socket that it could use", "a path in http.socket, or no group")
 	}
 	switch {
 	case c.HTTP.Socket == "":

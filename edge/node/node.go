@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -80,6 +81,9 @@ func (n *Node) assemble() error {
 	if err != nil {
 		return err
 	}
+	if err := n.lookAhead(); err != nil {
+		return err
+	}
 	if n.store, err = sqlite.Open(n.c.Node.Data, sqlite.Options{
 		Clock:      n.o.Clock,
 		Durability: sqlite.Durability(n.c.Node.Durability),
@@ -124,10 +128,28 @@ func newRouter(routes []config.Route) (*route.Router, error) {
 	return route.New(rules)
 }
 
+func (n *Node) socketOptions() api.SocketOptions { return api.SocketOptions{Group: n.c.HTTP.SocketGroup} }
+
+// lookAhead refuses what stands in place of the socket or of the token before
+// anything is made, so that a refused start leaves all as it was.
+func (n *Node) lookAhead() error {
+	if path := n.c.HTTP.Socket; path != "" {
+		if _, err := api.CheckSocket(path, n.socketOptions()); err != nil {
+			return fmt.Errorf("http.socket: socket %s: %w", path, err)
+		}
+	}
+	if path := n.c.HTTP.TokenFile; n.c.HTTP.Listen != "" {
+		if _, err := api.ReadToken(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: http.token_file: token file %s: %w", edge.ErrInvalid, path, err)
+		}
+	}
+	return nil
+}
+
 // bind opens listener and socket. Nothing is served before Run.
 func (n *Node) bind() error {
 	if n.c.HTTP.Socket != "" {
-		l, err := api.ListenUnix(n.c.HTTP.Socket)
+		l, err := api.ListenUnix(n.c.HTTP.Socket, n.socketOptions())
 		if err != nil {
 			return fmt.Errorf("http.socket: %w", err)
 		}

@@ -38,8 +38,8 @@ func takeLocks(db, owner string, share bool) (*locks, error) {
 	defer umask077()()
 	l := &locks{path: db}
 	for _, path := range []string{lockPath(db), ownerLockPath(db, owner)} {
-		if err := plainFile(path); err != nil {
-			return nil, err
+		if err := privateFile(path); err != nil {
+			return nil, refused(err)
 		}
 	}
 	l.file = flock.New(lockPath(db), flock.SetPermissions(0o600))
@@ -108,21 +108,6 @@ func readHolder(db string) string {
 	return fmt.Sprintf("process %d (owner %s)", h.PID, h.Owner)
 }
 
-// plainFile refuses what is there but is not a file of its own.
-func plainFile(path string) error {
-	fi, err := os.Lstat(path)
-	if os.IsNotExist(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a plain file (%s); remove it", path, fi.Mode().Type())
-	}
-	return nil
-}
-
 func (l *locks) release() {
 	if l.owner != nil {
 		_ = os.Remove(l.owner.Path())
@@ -164,7 +149,7 @@ func removeStaleOwnerLocks(db, self string) {
 	}
 	prefix := ownerLockPath(db, "")
 	for _, p := range paths {
-		if owner := strings.TrimPrefix(p, prefix); owner != self && plainFile(p) == nil {
+		if owner := strings.TrimPrefix(p, prefix); owner != self && privateFile(p) == nil {
 			ownerIsDead(db, owner)
 		}
 	}

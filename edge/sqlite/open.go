@@ -160,8 +160,10 @@ func pragmaOf(ctx context.Context, q sqldriver.QueryerContext, pragma string) (s
 // what is not a private file of ours. It changes nothing: the file is opened
 // read-only. It reports whether the file exists.
 func inspect(ctx context.Context, path string) (exists bool, err error) {
-	if err := checkFS(path); err != nil {
-		return false, refused(err)
+	for _, check := range []func(string) error{checkFS, privateDir, privateFiles} {
+		if err := check(path); err != nil {
+			return false, refused(err)
+		}
 	}
 	fi, err := os.Lstat(path)
 	if os.IsNotExist(err) {
@@ -184,25 +186,10 @@ func refused(err error) error {
 }
 
 func inspectFile(path string, fi os.FileInfo) error {
-	switch {
-	case fi.Mode()&os.ModeSymlink != 0:
-		return fmt.Errorf("%s is a symbolic link; name the file itself", path)
-	case !fi.Mode().IsRegular():
-		return fmt.Errorf("%s is not a plain file", path)
-	case fi.Size() == 0:
+	if fi.Mode().IsRegular() && fi.Size() == 0 {
 		return fmt.Errorf("%s is empty, which ours never are; remove it if it is not needed, or restore a backup", path)
-	case fi.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%s can be reached by others (mode %04o); run: chmod 600 %s", path, fi.Mode().Perm(), path)
 	}
-	if uid, links, ok := ownership(fi); ok {
-		if links > 1 {
-			return fmt.Errorf("%s has %d names (hard links); copy it to a name of its own", path, links)
-		}
-		if int(uid) != os.Geteuid() {
-			return fmt.Errorf("%s belongs to user %d, this process runs as %d", path, uid, os.Geteuid())
-		}
-	}
-	return nil
+	return private(path, fi)
 }
 
 // logged reports whether there is a log beside the database that holds something.

@@ -190,7 +190,7 @@ func TestOpenTakesNoPlantedLock(t *testing.T) {
 	require.NoError(t, os.Remove(path+".lock"))
 	require.NoError(t, os.Symlink(victim, path+".lock"))
 	_, err := sqlite.Open(path, sqlite.Options{})
-	require.ErrorContains(t, err, "is not a plain file")
+	require.ErrorContains(t, err, "is a symbolic link")
 	data, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(data))

@@ -4,6 +4,8 @@ package sqlite
 
 import "os"
 
+const keepsModes = false
+
 func ownership(os.FileInfo) (uid uint32, links uint64, ok bool) { return 0, 0, false }
 
 func umask077() func() { return func() {} }

@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// keepsModes says that files have modes that mean something.
+const keepsModes = true
+
 // ownership tells who owns a file and how many names it has.
 func ownership(fi os.FileInfo) (uid uint32, links uint64, ok bool) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
