@@ -44,6 +44,7 @@ type Engine struct {
 	dispatched   chan struct{}      // closed when Dispatch has returned
 	fault        error
 	faulted      chan struct{} // closed with fault
+	begun        chan struct{} // closed with state started
 	recovery     Recovery
 	spareMu      sync.Mutex // orders SetLimit calls
 
@@ -93,6 +94,7 @@ func New(store Store, o Options) (*Engine, error) {
 		gate:       make(chan struct{}, 1),
 		dispatched: make(chan struct{}),
 		faulted:    make(chan struct{}),
+		begun:      make(chan struct{}),
 		stopped:    make(chan struct{}),
 	}
 	e.bg, e.stopBG = context.WithCancel(context.Background())
@@ -146,6 +148,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		return fmt.Errorf("%w: the engine was stopped while it started", ErrClosed)
 	}
 	e.state, e.recovery = started, found
+	close(e.begun)
 	e.logRecovery(found)
 	var dctx context.Context
 	dctx, e.stopDispatch = context.WithCancel(e.bg)
@@ -225,6 +228,9 @@ func (e *Engine) Ready() error {
 	}
 	return nil
 }
+
+// Started is closed once the engine dispatches: recovery has finished.
+func (e *Engine) Started() <-chan struct{} { return e.begun }
 
 // Totals are the counters of all executions since the engine was made.
 func (e *Engine) Totals() Counters { return e.totals.get() }

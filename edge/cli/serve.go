@@ -2,13 +2,17 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
 	"fencepost/edge/config"
 	"fencepost/edge/node"
+	"fencepost/edge/service"
 
 	"github.com/spf13/cobra"
 )
@@ -33,8 +37,20 @@ func (a *app) runNode(ctx context.Context, share bool) error {
 	if err != nil {
 		return err
 	}
+	log := newLogger(a.Err, c.Node)
+	if err := service.KeepToItself(); err != nil {
+		log.Warn("the memory of the process is open to other processes of this user", "err", err)
+	}
+	tell, err := service.NewNotifier()
+	if err != nil {
+		log.Warn("the service manager is not told of anything", "err", err)
+	}
+	defer tell.Close()
+	warnOfOpenConfig(log, c.File)
+	tell.Status("opening the database")
 	n, err := node.New(c, node.Options{
-		Logger:     newLogger(a.Err, c.Node),
+		Logger:     log,
+		Notify:     tell,
 		Share:      share,
 		Version:    programVersion(),
 		EarliestMS: builtMS(),
@@ -51,7 +67,19 @@ func newLogger(w io.Writer, n config.Node) *slog.Logger {
 	if n.LogFormat == config.LogJSON {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
+	if f, ok := w.(*os.File); ok && service.ToJournal(f) {
+		return slog.New(service.NewJournalHandler(w, o))
+	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// warnOfOpenConfig tells of a configuration that others can write: who can write
+// it says what commands the node runs.
+func warnOfOpenConfig(log *slog.Logger, path string) {
+	fi, err := os.Stat(path)
+	if err == nil && fi.Mode().Perm()&0o022 != 0 && runtime.GOOS != "windows" {
+		log.Warn("the configuration can be written by others, who could make the node run their commands: chmod go-w it", "path", path, "mode", fmt.Sprintf("%04o", fi.Mode().Perm()))
+	}
 }
 
 // builtMS is the time of the commit that this program was built from; 0 when it

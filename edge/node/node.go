@@ -21,6 +21,7 @@ import (
 	"fencepost/edge/api"
 	"fencepost/edge/config"
 	"fencepost/edge/route"
+	"fencepost/edge/service"
 	"fencepost/edge/sqlite"
 	"fencepost/handlers/command"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	// when this program was built; a clock that reads earlier is doubted.
 	EarliestMS int64
 	Clock      *edge.Clock // nil means the system's clock
+	// Notify tells the service manager how the node is; nil tells nobody.
+	Notify *service.Notifier
 }
 
 // Node is a whole node. Make one with [New], then call [Node.Run] once, or
@@ -128,7 +131,9 @@ func newRouter(routes []config.Route) (*route.Router, error) {
 	return route.New(rules)
 }
 
-func (n *Node) socketOptions() api.SocketOptions { return api.SocketOptions{Group: n.c.HTTP.SocketGroup} }
+func (n *Node) socketOptions() api.SocketOptions {
+	return api.SocketOptions{Group: n.c.HTTP.SocketGroup}
+}
 
 // lookAhead refuses what stands in place of the socket or of the token before
 // anything is made, so that a refused start leaves all as it was.
@@ -210,6 +215,7 @@ func (n *Node) Run(ctx context.Context) (edge.Summary, error) {
 	defer stop(nil)
 	serving := n.serve(stop)
 	defer serving.Wait()
+	defer n.notifying(ctx)()
 
 	down := make(chan struct{})
 	go func() { // producers are turned away as soon as the stop begins

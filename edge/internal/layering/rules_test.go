@@ -34,8 +34,8 @@ func (r rule) broken(files []file) []string {
 // main -> cli -> node -> adapters -> edge -> standard library.
 var layers = map[string][]string{
 	"":               {"edge/cli"},
-	"edge/cli":       {"edge", "edge/internal/bench", "edge/node", "edge/config", "edge/sqlite", "edge/api", "edge/schedule", "edge/action", "edge/route", "handlers", "handlers/"},
-	"edge/node":      {"edge", "edge/config", "edge/sqlite", "edge/api", "edge/console", "edge/schedule", "edge/action", "edge/metrics", "edge/route", "handlers", "handlers/"},
+	"edge/cli":       {"edge", "edge/internal/bench", "edge/node", "edge/config", "edge/sqlite", "edge/api", "edge/schedule", "edge/action", "edge/route", "edge/service", "handlers", "handlers/"},
+	"edge/node":      {"edge", "edge/config", "edge/sqlite", "edge/api", "edge/console", "edge/schedule", "edge/action", "edge/metrics", "edge/route", "edge/service", "handlers", "handlers/"},
 	"edge/config":    {"edge", "edge/route"},
 	"edge/api":       {"edge", "edge/route"},
 	"edge/sqlite":    {"edge"},
@@ -44,6 +44,7 @@ var layers = map[string][]string{
 	"edge/action":    {"edge"},
 	"edge/metrics":   {"edge"},
 	"edge/route":     {"edge"},
+	"edge/service":   {},
 	"edge/edgetest":  {"edge"},
 	"edge":           {},
 	"edge/internal/": {"edge"},
