@@ -58,7 +58,7 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	case nobodyListens(err):
 		return nil, fmt.Errorf("%w at %s: start one with fencepost serve, or name the configuration of the one that runs with --config", ErrNoNode, fullPath(c.socket))
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("socket %s: permission denied: run this as the user of the node", fullPath(c.socket))
+		return nil, fmt.Errorf("socket %s: permission denied: run this as the user of the node, or as a member of its http.socket_group", fullPath(c.socket))
 	}
 	return nil, fmt.Errorf("socket %s: %w", fullPath(c.socket), err)
 }

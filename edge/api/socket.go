@@ -38,13 +38,13 @@ type SocketOptions struct {
 func ListenUnix(path string, o SocketOptions) (net.Listener, error) {
 	l, err := listenUnix(path, o)
 	if err != nil {
-		return nil, fmt.Errorf("socket %s: %w", path, err)
+		return nil, fmt.Errorf("socket %s: %w", fullPath(path), err)
 	}
 	return l, nil
 }
 
 func listenUnix(path string, o SocketOptions) (net.Listener, error) {
-	gid, err := CheckSocket(path, o)
+	gid, err := checkSocket(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +76,13 @@ func admit(path string, gid int) error {
 // CheckSocket looks whether a socket can be made at path, and changes nothing.
 // It returns the number of the group, -1 for none.
 func CheckSocket(path string, o SocketOptions) (gid int, err error) {
+	if gid, err = checkSocket(path, o); err != nil {
+		return -1, fmt.Errorf("socket %s: %w", fullPath(path), err)
+	}
+	return gid, nil
+}
+
+func checkSocket(path string, o SocketOptions) (gid int, err error) {
 	if len(path) > maxSocketPath {
 		return -1, fmt.Errorf("%w: the path has %d bytes, the limit is %d: choose a shorter one", edge.ErrInvalid, len(path), maxSocketPath)
 	}
@@ -134,12 +141,12 @@ func privateDir(dir string) error {
 	}
 	switch {
 	case !fi.IsDir():
-		return fmt.Errorf("%w: %s is not a directory", edge.ErrInvalid, dir)
+		return fmt.Errorf("%w: %s is not a directory", edge.ErrInvalid, fullPath(dir))
 	case fi.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%w: directory %s has mode %04o, so others could replace the socket: chmod go-w it, or choose another", edge.ErrInvalid, dir, fi.Mode().Perm())
+		return fmt.Errorf("%w: directory %s has mode %04o, so others could replace the socket: run chmod go-w on it, or choose another", edge.ErrInvalid, fullPath(dir), fi.Mode().Perm())
 	}
 	if err := ours(fi); err != nil && !rootOwns(fi) {
-		return fmt.Errorf("%w: directory %s %w", edge.ErrInvalid, dir, err)
+		return fmt.Errorf("%w: directory %s %w", edge.ErrInvalid, fullPath(dir), err)
 	}
 	return nil
 }

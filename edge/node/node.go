@@ -140,7 +140,7 @@ func (n *Node) socketOptions() api.SocketOptions {
 func (n *Node) lookAhead() error {
 	if path := n.c.HTTP.Socket; path != "" {
 		if _, err := api.CheckSocket(path, n.socketOptions()); err != nil {
-			return fmt.Errorf("http.socket: socket %s: %w", path, err)
+			return fmt.Errorf("http.socket: %w", err)
 		}
 	}
 	if path := n.c.HTTP.TokenFile; n.c.HTTP.Listen != "" {
