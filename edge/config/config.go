@@ -10,6 +10,19 @@
 //
 // A relative path is relative to the directory of the file that [Load] reads;
 // [Parse], which knows of no file, leaves paths as they are written.
+//
+// To add a key, touch three places; tests tell of the one that was forgotten:
+//
+//   - here: a field of [Config] with its default in [Default], a line in the
+//     reader of its section that reads and checks it, and a row in keys.go that
+//     says when a change takes effect (a key of [[handler]] or [[route]] needs a
+//     row only if it does not follow the rule of its list; a new section is
+//     also named in sections.go and in parse);
+//   - config.example.toml: the key at its default, with one sentence;
+//   - docs/configuration.md: a row with type, allowed values, default and when a
+//     change takes effect.
+//
+// A key that [AtReload] promises for is applied by package node when it reloads.
 package config
 
 import (

@@ -5,19 +5,27 @@ import (
 	"strings"
 )
 
-// homesOf names the sections that have a key, as they are written in the file; ""
-// when none has it.
-func homesOf(key string) string {
-	var homes []string
-	for _, s := range []struct {
-		form string
-		read func(*table)
-	}{
+// section is a table of the file, or a list of tables, as its reader knows it.
+type section struct {
+	form string // as it is written in the file
+	read func(*table)
+}
+
+// sections are all tables of the file.
+func sections() []section {
+	return []section{
 		{"[node]", func(t *table) { readNode(t) }},
 		{"[http]", func(t *table) { readHTTP(t, &HTTP{}) }},
 		{"[[handler]]", func(t *table) { readHandler(t) }},
 		{"[[route]]", func(t *table) { readRoute(t) }},
-	} {
+	}
+}
+
+// homesOf names the sections that have a key, as they are written in the file; ""
+// when none has it.
+func homesOf(key string) string {
+	var homes []string
+	for _, s := range sections() {
 		if slices.Contains(keysOf(s.read), key) || s.form == "[[handler]]" && handlerKey(key) {
 			homes = append(homes, s.form)
 		}
