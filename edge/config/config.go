@@ -27,6 +27,7 @@ package config
 
 import (
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -54,6 +55,11 @@ type Node struct {
 	LogFormat     LogFormat     // log_format
 	Keep          time.Duration // keep_days: how long final deliveries are kept
 	Dedupe        time.Duration // dedupe_days: how long an event's (source, id) is remembered
+	// AllowPrivate, allow_private: connections may go to private addresses.
+	AllowPrivate bool
+	// AllowAddresses, allow_addresses: ranges to which every handler may
+	// connect, though they are special.
+	AllowAddresses []netip.Prefix
 }
 
 // HTTP is the section [http].
@@ -90,6 +96,8 @@ type Webhook struct {
 	Headers         map[string]string // extra headers by canonical name; a secret is a reference
 	PermanentStatus []int             // HTTP statuses that repeating cannot help
 	Success409      bool              // 409 Conflict means "had it already"
+	AllowPrivate    bool              // that of [Node]
+	AllowAddresses  []netip.Prefix    // special ranges to which it may connect: those of [Node], then its own
 }
 
 // Command holds the keys of a handler of kind "command".
@@ -182,6 +190,9 @@ func Default() Config {
 			LogFormat:     LogText,
 			Keep:          7 * day,
 			Dedupe:        30 * day,
+
+			AllowPrivate:   true,
+			AllowAddresses: []netip.Prefix{},
 		},
 		HTTP: HTTP{
 			Listen:       "127.0.0.1:8080",
@@ -210,7 +221,7 @@ func defaultHandler(k Kind) Handler {
 	case KindWebhook:
 		h.Timeout = 20 * time.Second
 		h.Retry = edge.RetryPolicy{Schedule: edge.WebhookSchedule, GiveUpAfter: day}
-		h.Webhook = &Webhook{Secrets: []string{}, Headers: map[string]string{}, PermanentStatus: []int{}}
+		h.Webhook = &Webhook{AllowPrivate: true, Secrets: []string{}, Headers: map[string]string{}, PermanentStatus: []int{}, AllowAddresses: []netip.Prefix{}}
 	case KindCommand:
 		h.Effect = edge.Once
 		h.Concurrency = runtime.NumCPU()

@@ -3,6 +3,7 @@ package config_test
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -36,6 +37,8 @@ log_level = "warn"
 log_format = "json"
 keep_days = 1
 dedupe_days = 2
+allow_private = false
+allow_addresses = ["127.0.0.1", "::ffff:127.0.0.2", "fe80::/10"]
 
 [http]
 listen = "[::1]:0"
@@ -45,6 +48,7 @@ max_body_bytes = 2048
 	require.Equal(t, config.Node{
 		Data: "/var/lib/x.db", Durability: config.Normal, Workers: 3, Lease: 30 * time.Second, ShutdownGrace: 0,
 		LogLevel: slog.LevelWarn, LogFormat: config.LogJSON, Keep: 24 * time.Hour, Dedupe: 48 * time.Hour,
+		AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("127.0.0.2/32"), netip.MustParsePrefix("fe80::/10")},
 	}, c.Node)
 	require.Equal(t, config.HTTP{
 		Listen: "[::1]:0", AllowedHosts: []string{"pi.example", "192.0.2.1"}, MaxBodyBytes: 2048,
@@ -62,7 +66,7 @@ func TestDefaultsOfEachKind(t *testing.T) {
 		{
 			Name: "h", Kind: config.KindWebhook, Effect: edge.Idempotent, Slots: 1, Concurrency: 16, Timeout: 20 * time.Second, MaxLosses: 10,
 			Retry:   edge.RetryPolicy{Schedule: edge.WebhookSchedule, GiveUpAfter: 24 * time.Hour},
-			Webhook: &config.Webhook{URL: "http://a.example/", Secrets: []string{}, Headers: map[string]string{}, PermanentStatus: []int{}},
+			Webhook: &config.Webhook{URL: "http://a.example/", Secrets: []string{}, Headers: map[string]string{}, PermanentStatus: []int{}, AllowPrivate: true, AllowAddresses: []netip.Prefix{}},
 			Line:    1,
 		},
 		{
@@ -97,6 +101,7 @@ retry_schedule_s = [1, 60]
 max_losses = 3
 permanent_status = [404, 422]
 success_409 = true
+allow_addresses = ["127.0.0.0/8"]
 [handler.headers]
 x-plain = "a b"
 Authorization = "file:/run/auth"
@@ -119,7 +124,7 @@ retry_base_s = 120
 		Webhook: &config.Webhook{
 			URL: "https://user.example:8443/x?y=1", Secrets: []string{"env:NEW", "file:/etc/old"},
 			Headers:         map[string]string{"X-Plain": "a b", "Authorization": "file:/run/auth"},
-			PermanentStatus: []int{404, 422}, Success409: true,
+			PermanentStatus: []int{404, 422}, Success409: true, AllowPrivate: true, AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		},
 		Line: 2,
 	}, c.Handlers[0])
@@ -131,7 +136,7 @@ retry_base_s = 120
 			Env:         map[string]string{"A": "1", "B_TOKEN": "env:B"},
 			SuccessExit: []int{}, RetryExit: []int{},
 		},
-		Line: 21,
+		Line: 22,
 	}, c.Handlers[1])
 }
 
@@ -299,4 +304,26 @@ func FuzzParse(f *testing.F) {
 			require.NotEmpty(t, f.Problem)
 		}
 	})
+}
+
+func TestTheNodesAddressesHoldForEachWebhook(t *testing.T) {
+	t.Parallel()
+	c := mustParse(t, `
+[node]
+allow_private = false
+allow_addresses = ["127.0.0.0/8"]
+[[handler]]
+name = "a"
+kind = "webhook"
+url = "http://a.example/"
+[[handler]]
+name = "b"
+kind = "webhook"
+url = "http://b.example/"
+allow_addresses = ["::1"]
+`)
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	require.False(t, c.Handlers[0].Webhook.AllowPrivate)
+	require.Equal(t, []netip.Prefix{loopback}, c.Handlers[0].Webhook.AllowAddresses)
+	require.Equal(t, []netip.Prefix{loopback, netip.MustParsePrefix("::1/128")}, c.Handlers[1].Webhook.AllowAddresses)
 }

@@ -50,6 +50,8 @@ var timed = map[string]struct {
 	"node.log_format":       {AtRestart, func(c *Config) any { return c.Node.LogFormat }},
 	"node.keep_days":        {AtReload, func(c *Config) any { return c.Node.Keep }},
 	"node.dedupe_days":      {AtReload, func(c *Config) any { return c.Node.Dedupe }},
+	"node.allow_private":    {AtClaim, func(c *Config) any { return c.Node.AllowPrivate }},
+	"node.allow_addresses":  {AtClaim, func(c *Config) any { return c.Node.AllowAddresses }},
 
 	"http.listen":         {AtRestart, func(c *Config) any { return c.HTTP.Listen }},
 	"http.allowed_hosts":  {AtReload, func(c *Config) any { return c.HTTP.AllowedHosts }},

@@ -40,6 +40,12 @@ func readNode(t *table) Node {
 	if d, ok := t.duration("dedupe_days", day, 1, 3650); ok {
 		n.Dedupe = d
 	}
+	if v, ok := t.boolean("allow_private"); ok {
+		n.AllowPrivate = v
+	}
+	if ranges, ok := readAddresses(t, "allow_addresses"); ok {
+		n.AllowAddresses = ranges
+	}
 	return n
 }
 

@@ -70,6 +70,7 @@ func parse(name string, b []byte, dir string) (*Config, error) {
 	root.each("handler", MaxHandlers, func(t *table) { c.Handlers = append(c.Handlers, readHandler(t)) })
 	root.each("route", MaxRoutes, func(t *table) { c.Routes = append(c.Routes, readRoute(t)) })
 	root.unknown()
+	c.spreadAddresses()
 	checkNames(doc, &c)
 	for _, p := range []*string{&c.Node.Data, &c.HTTP.TokenFile, &c.HTTP.Socket} {
 		*p = within(dir, *p)

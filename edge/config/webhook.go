@@ -25,6 +25,9 @@ func readWebhook(t *table, w *Webhook) {
 		w.PermanentStatus = codes
 	}
 	w.Success409, _ = t.boolean("success_409")
+	if ranges, ok := readAddresses(t, "allow_addresses"); ok {
+		w.AllowAddresses = ranges
+	}
 	for i, code := range w.PermanentStatus {
 		at := elemPath(t.at("permanent_status"), i+1)
 		switch {
@@ -55,6 +58,8 @@ func checkURL(s string) (problem, allowed string) {
 		return "holds a user name or password", `give them as a header: headers = { Authorization = "env:NAME" }`
 	case u.Hostname() == "":
 		return "has no host", allowed
+	case numericHost(u.Hostname()):
+		return "the host is a number and no address", "an address as 192.0.2.1 or [2001:db8::1], or a name"
 	case u.Fragment != "" || strings.Contains(s, "#"):
 		return "has a fragment, which no receiver would see", allowed
 	}

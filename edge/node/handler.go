@@ -57,6 +57,7 @@ func (n *Node) handler(h *config.Handler) (edge.Handler, error) {
 			Concurrency:      h.Concurrency,
 			Timeout:          h.Timeout,
 			MaxPause:         maxPause(h.Retry),
+			AllowAddress:     handlers.AddressPolicy{Private: h.Webhook.AllowPrivate, Allow: h.Webhook.AllowAddresses}.Check,
 		})
 	case config.KindCommand:
 		return command.New(command.Config{

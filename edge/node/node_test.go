@@ -147,7 +147,7 @@ func TestRun_FromTheNetworkToAWebhook(t *testing.T) {
 	t.Cleanup(func() { _ = receiver.Close() })
 
 	s := newSite(t)
-	r := start(t, s.config(t, "s", fmt.Sprintf("[[handler]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://%s/\"\n[[route]]\nname = \"all\"\nhandler = \"hook\"\n", l.Addr())), node.Options{})
+	r := start(t, s.config(t, "s", fmt.Sprintf("[[handler]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://%s/\"\nallow_addresses = [\"127.0.0.1\"]\n[[route]]\nname = \"all\"\nhandler = \"hook\"\n", l.Addr())), node.Options{})
 	token, err := os.ReadFile(s.path("db.token"))
 	require.NoError(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.Addr()+"/v1/events?type=greeting.hello", strings.NewReader("{\"b\":1, \"a\":2}\n"))
@@ -247,7 +247,7 @@ func TestRun_ASuppliedSecretUnblocks(t *testing.T) {
 
 	s := newSite(t)
 	const canary = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	c := s.config(t, "s", fmt.Sprintf("[[handler]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://%s/\"\nsecrets = [%q]\n[[route]]\nname = \"all\"\nhandler = \"hook\"\n", l.Addr(), "file:"+s.path("secret")))
+	c := s.config(t, "s", fmt.Sprintf("[[handler]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://%s/\"\nallow_addresses = [\"127.0.0.1\"]\nsecrets = [%q]\n[[route]]\nname = \"all\"\nhandler = \"hook\"\n", l.Addr(), "file:"+s.path("secret")))
 	r := start(t, c, node.Options{})
 	require.Contains(t, r.log.String(), "a secret is missing")
 	id := r.send(t, "t", "x")

@@ -2,9 +2,11 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -30,9 +32,10 @@ func newTransport(c Config) *http.Transport {
 	t := &http.Transport{
 		Proxy: nil, // on purpose: a request goes to its own host or nowhere
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			nc, err := dialer.DialContext(ctx, network, address)
+			d := new(dial)
+			nc, err := dialer.DialContext(context.WithValue(ctx, dialKey{}, d), network, address)
 			if err != nil {
-				return nil, err
+				return nil, d.judge(err)
 			}
 			return &conn{Conn: nc}, nil
 		},
@@ -50,13 +53,25 @@ func newTransport(c Config) *http.Transport {
 	return t
 }
 
-type addressError struct {
-	addr  netip.Addr
-	cause error
-}
+// addressError says that the configuration does not allow an address.
+type addressError struct{ cause error }
 
-func (e *addressError) Error() string { return "address " + e.addr.String() + ": " + e.cause.Error() }
+func (e *addressError) Error() string { return e.cause.Error() }
 func (e *addressError) Unwrap() error { return e.cause }
+
+// dial is one dialling of a name, which may have several addresses.
+type dial struct{ passed, refused atomic.Int32 }
+
+type dialKey struct{}
+
+// judge is the error of a dialling: that an address was refused is what counts
+// only when no other was dialled in its stead.
+func (d *dial) judge(err error) error {
+	if d.refused.Load() == 0 || d.passed.Load() == 0 {
+		return err
+	}
+	return fmt.Errorf("no connection to any allowed address: %s", err.Error())
+}
 
 // addressControl runs for every address that is dialled, after the name was
 // resolved, so a name that resolves to something else the second time is judged
@@ -65,15 +80,20 @@ func addressControl(allow func(netip.Addr) error) func(context.Context, string, 
 	if allow == nil {
 		return nil
 	}
-	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	return func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+		d, ok := ctx.Value(dialKey{}).(*dial)
+		if !ok {
+			d = new(dial)
+		}
 		ap, err := netip.ParseAddrPort(address)
+		if err == nil {
+			err = allow(ap.Addr().Unmap())
+		}
 		if err != nil {
-			return &addressError{cause: err}
+			d.refused.Add(1)
+			return &addressError{err}
 		}
-		addr := ap.Addr().Unmap()
-		if err := allow(addr); err != nil {
-			return &addressError{addr: addr, cause: err}
-		}
+		d.passed.Add(1)
 		return nil
 	}
 }

@@ -72,8 +72,10 @@ type Config struct {
 	// RootCAs are the authorities trusted for https; nil = the system's.
 	RootCAs *x509.CertPool
 	// AllowAddress judges each address before it is dialled, after the name
-	// was resolved. An error refuses it, and the delivery is blocked with
-	// code address_refused. nil allows all.
+	// was resolved, such as [handlers.AddressPolicy.Check]. An error refuses
+	// it; when no address of the name is left, the delivery is blocked with
+	// code address_refused. A URL whose host is a refused address is a fault
+	// of the configuration. nil allows all.
 	AllowAddress func(netip.Addr) error
 	// Resolver looks names up; nil = the system's.
 	Resolver *net.Resolver
@@ -92,6 +94,9 @@ type Handler struct {
 // read: that is done at each attempt.
 func New(c Config) (*Handler, error) {
 	u, err := checkURL(c.URL)
+	if err == nil {
+		err = checkAddress(u.Hostname(), c.AllowAddress)
+	}
 	faults := []error{err, checkHeaders(c.Headers), checkCodes(c)}
 	if len(c.Secrets) > MaxSecrets {
 		faults = append(faults, fmt.Errorf("secrets: %d, the limit is %d", len(c.Secrets), MaxSecrets))
@@ -171,6 +176,21 @@ func checkURL(s string) (*url.URL, error) {
 		return nil, errors.New("url: must not have a fragment")
 	}
 	return u, nil
+}
+
+// checkAddress refuses a host that is an address which would be refused when it is
+// dialled, and one that only some resolvers take for an address.
+func checkAddress(host string, allow func(netip.Addr) error) error {
+	a, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && allow != nil:
+		if err := allow(a.Unmap()); err != nil {
+			return fmt.Errorf("url: %w; if it is meant, add allow_addresses = [%q] to the handler", err, a.Unmap().WithZone(""))
+		}
+	case err != nil && handlers.LooksNumeric(host):
+		return errors.New("url: the host is a number and no address; write an address as 192.0.2.1 or [2001:db8::1]")
+	}
+	return nil
 }
 
 func checkCodes(c Config) error {

@@ -70,7 +70,7 @@ func newReceiver(t *testing.T, answer answerer) *receiver {
 
 // webhook is a handler's configuration that sends to r.
 func (r *receiver) webhook(name string, lines ...string) string {
-	return fmt.Sprintf("[[handler]]\nname = %q\nkind = \"webhook\"\nurl = %q\nheaders = { %s = \"env:%s\" }\n%s\n",
+	return fmt.Sprintf("[[handler]]\nname = %q\nkind = \"webhook\"\nurl = %q\nallow_addresses = [\"127.0.0.0/8\"]\nheaders = { %s = \"env:%s\" }\n%s\n",
 		name, r.server.URL+"/", lifeHeader, lifeVariable, strings.Join(lines, "\n"))
 }
 
