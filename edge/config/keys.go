@@ -58,6 +58,7 @@ var timed = map[string]struct {
 	"http.token_file":     {AtRestart, func(c *Config) any { return c.HTTP.TokenFile }},
 	"http.max_body_bytes": {AtReload, func(c *Config) any { return c.HTTP.MaxBodyBytes }},
 	"http.socket":         {AtRestart, func(c *Config) any { return c.HTTP.Socket }},
+	"http.socket_group":   {AtRestart, func(c *Config) any { return c.HTTP.SocketGroup }},
 
 	"handler.concurrency": {AtReload, nil},
 }
