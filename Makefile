@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long model-long crash crash-long lint cross schema bench clean
+.PHONY: help build run test race check fuzz plans-long model-long crash crash-long lint cross schema fixture bench clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ cross: ## build for the small boards and other systems
 
 schema: build ## rewrite schema.sql from a fresh database
 	./fencepost schema > schema.sql
+
+fixture: ## write the database of the present schema that later builds must be able to open
+	$(GO) test ./edge/sqlite -count=1 -run 'TestSchemaFixtures$$' -update
 
 bench: build ## measure this build against the naive form, on this disk
 	./fencepost bench --all --n 20000 --dir .
