@@ -134,7 +134,7 @@ CREATE TABLE deliveries (
     code           TEXT NOT NULL,    -- why it is in this state
     cancel_ms      INTEGER,
     finished_ms    INTEGER,
-    version        INTEGER NOT NULL,
+    version        INTEGER NOT NULL, bytes /* its share of the event, and 1 KiB for its rows; fixed at accept */ INTEGER NOT NULL DEFAULT 1024,
     CHECK ((finished_ms IS NOT NULL) = (state = 'succeeded' OR state = 'failed' OR state = 'cancelled' OR state = 'expired')),
     CHECK ((block IS NOT NULL) = (state = 'blocked')),
     CHECK (execution IS NOT NULL OR state <> 'leased' AND state <> 'running'),
@@ -143,7 +143,6 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_line ON deliveries (target, line) WHERE state = 'held' OR state = 'pending' OR state = 'blocked';
 CREATE INDEX deliveries_due ON deliveries (target, due_ms, line) WHERE state = 'pending' AND ordered = 0;
 CREATE INDEX deliveries_expiring ON deliveries (expires_ms) WHERE expires_ms IS NOT NULL AND (state = 'held' OR state = 'pending');
-CREATE INDEX deliveries_finished ON deliveries (finished_ms) WHERE finished_ms IS NOT NULL;
 CREATE INDEX deliveries_blocked ON deliveries (id) WHERE state = 'blocked';
 CREATE INDEX deliveries_of_event ON deliveries (event);
 CREATE UNIQUE INDEX deliveries_redrive ON deliveries (redrive_of) WHERE redrive_of IS NOT NULL;
@@ -204,6 +203,8 @@ CREATE TABLE recoveries (
     CHECK ((closed_ms IS NOT NULL) = (resolution IS NOT NULL))
 ) STRICT;
 CREATE INDEX recoveries_of_delivery ON recoveries (delivery);
+CREATE INDEX deliveries_succeeded ON deliveries (finished_ms) WHERE state = 'succeeded';
+CREATE INDEX deliveries_failed ON deliveries (finished_ms) WHERE state = 'failed' OR state = 'cancelled' OR state = 'expired';
 
 PRAGMA application_id = 1718510448;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;

@@ -47,12 +47,8 @@ type Options struct {
 	InspectTimeout time.Duration
 	// MaxDataBytes is the limit of an event's data; 0 = 1 MiB.
 	MaxDataBytes int
-	// Keep is how long final deliveries are kept; 0 = 7 days, below 0 = for
-	// ever.
-	Keep time.Duration
-	// Dedupe is how long an event's identity and its consumptions are kept;
-	// 0 = 30 days, below 0 = for ever.
-	Dedupe time.Duration
+	// Retention is what is kept of work that is done.
+	Retention Retention
 	// KillOwner ends the child processes that a dead owner left, sees them
 	// gone and returns how many there were. An error leaves that owner's
 	// leases alone until a later try. nil = handlers leave no children.
@@ -87,8 +83,6 @@ const (
 	defaultInspectTimeout = 10 * time.Second
 	defaultStubbornAfter  = 5 * time.Second
 	defaultMaxStubborn    = 8
-	defaultKeep           = 7 * 24 * time.Hour
-	defaultDedupe         = 30 * 24 * time.Hour
 	defaultConcurrency    = 16
 	defaultTimeout        = 5 * time.Minute
 	maxTimeout            = 24 * time.Hour
@@ -108,8 +102,7 @@ func (o Options) withDefaults() Options {
 	orDuration(&o.ShutdownWait, defaultShutdownWait)
 	orDuration(&o.InspectTimeout, defaultInspectTimeout)
 	orDuration(&o.StubbornAfter, defaultStubbornAfter)
-	orDuration(&o.Keep, defaultKeep)
-	orDuration(&o.Dedupe, defaultDedupe)
+	o.Retention = o.Retention.withDefaults()
 	o.MaxStubborn = max(o.MaxStubborn, 0)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

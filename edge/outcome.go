@@ -55,6 +55,7 @@ const (
 	CodeGateClosed        = "gate_closed"
 	CodeCancelled         = "cancelled"
 	CodeExpired           = "expired"
+	CodeDroppedBacklog    = "dropped_backlog" // expired to make room: the backlog was at its bound
 	CodeResolved          = "resolved"
 	CodeEndpointGone      = "endpoint_gone"
 	CodeHandlerMissing    = "handler_missing"

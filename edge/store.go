@@ -62,7 +62,8 @@ type Intake interface {
 	SetLimit(handler string, n, total int)
 	// Accept stores events with their deliveries, all in one transaction.
 	// The answers are in the order of the submissions; a fault of one event
-	// is in its answer and does not touch the others.
+	// is in its answer and does not touch the others; so is ErrBacklogFull.
+	// ErrLowSpace: no event is taken now.
 	Accept(ctx context.Context, subs []Submission) ([]Accepted, error)
 }
 
@@ -232,13 +233,6 @@ type Operator interface {
 	Reroute(ctx context.Context, id DeliveryID, to Routed) (Delivery, error)
 }
 
-// PrunePolicy says what is no longer kept.
-type PrunePolicy struct {
-	FinalBeforeMS  int64 // final deliveries that finished before; 0 = none
-	DedupeBeforeMS int64 // skeletons and consumptions of events accepted before; 0 = none
-	Limit          int   // rows of one step
-}
-
 // Swept is the answer of one bounded step of upkeep.
 type Swept struct {
 	Done int   // rows changed or removed
@@ -252,7 +246,8 @@ type Upkeep interface {
 	// passed. It does nothing while the clock is doubted.
 	Expire(ctx context.Context, limit int) (Swept, error)
 	// Prune removes up to p.Limit rows that p no longer keeps. It does
-	// nothing while the clock is doubted.
+	// nothing while the clock is doubted; what finished in that time counts
+	// as finished when the doubt has ended.
 	Prune(ctx context.Context, p PrunePolicy) (Swept, error)
 	// ClockStepped mends stored times after a step of the wall clock, one
 	// bounded batch a call. Backward: waiting work is not left further in

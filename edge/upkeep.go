@@ -7,15 +7,19 @@ import (
 )
 
 // Upkeep is one goroutine with three duties: expiry when the next deadline
-// comes, pruning every ten minutes, and a look at the clock every 5 s.
+// comes, pruning every minute, and a look at the clock every 5 s.
 
 const (
 	clockPeriod = 5 * time.Second
-	prunePeriod = 10 * time.Minute
+	prunePeriod = time.Minute
+	pruneStep   = 100 // rows of one step of pruning: each takes several writes
+	pruneRest   = 10 * time.Millisecond
 	upkeepStep  = 500 // rows of one step
 	upkeepSteps = 200 // steps of one duty at a time
-	expireAgain = time.Second
-	maxAlarm    = 24 * time.Hour
+
+	prunesAtOnce = 20 // steps of pruning before other duties have their turn
+	expireAgain  = time.Second
+	maxAlarm     = 24 * time.Hour
 )
 
 // alarm holds the time of the next expiry. It can be set from any goroutine.
@@ -60,7 +64,7 @@ func (e *Engine) expireAt(ms int64) { e.expiry.at(ms) }
 func (e *Engine) upkeep(ctx context.Context) {
 	clock := time.NewTicker(clockPeriod)
 	defer clock.Stop()
-	prune := time.NewTicker(prunePeriod)
+	prune := time.NewTimer(prunePeriod)
 	defer prune.Stop()
 	expire := time.NewTimer(maxAlarm)
 	defer expire.Stop()
@@ -73,7 +77,11 @@ func (e *Engine) upkeep(ctx context.Context) {
 		case <-clock.C:
 			e.checkClock(ctx)
 		case <-prune.C:
-			e.prune(ctx)
+			next := prunePeriod
+			if e.prune(ctx) {
+				next = pruneRest
+			}
+			prune.Reset(next)
 		case <-expire.C:
 		case <-e.expiry.rung:
 		}
@@ -124,27 +132,19 @@ func (e *Engine) expire(ctx context.Context) {
 	e.expireAt(e.clock.NowMS() + expireAgain.Milliseconds())
 }
 
-// prune removes what is no longer kept, in bounded steps.
-func (e *Engine) prune(ctx context.Context) {
-	now := e.clock.NowMS()
-	p := PrunePolicy{Limit: upkeepStep}
-	if e.o.Keep > 0 {
-		p.FinalBeforeMS = max(now-e.o.Keep.Milliseconds(), 0)
-	}
-	if e.o.Dedupe > 0 {
-		p.DedupeBeforeMS = max(now-e.o.Dedupe.Milliseconds(), 0)
-	}
-	if p.FinalBeforeMS == 0 && p.DedupeBeforeMS == 0 {
-		return
-	}
-	for range upkeepSteps {
+// prune removes what is no longer kept, in bounded steps between which other
+// writers have their turn. It reports whether more is to be removed.
+func (e *Engine) prune(ctx context.Context) (more bool) {
+	p := e.retention().policy(e.clock.NowMS())
+	for range prunesAtOnce {
 		s, err := e.store.Prune(ctx, p)
 		if err != nil {
 			e.storeFault("prune", err)
-			return
+			return false
 		}
 		if !s.More {
-			return
+			return false
 		}
 	}
+	return true
 }

@@ -123,7 +123,7 @@ func TestPruningKeepsWhatItShould(t *testing.T) {
 		store := &sweeping{Store: m}
 		e, err := edge.New(store, edge.Options{
 			Handlers: []edge.HandlerSpec{handler("h", edge.Idempotent, edgetest.NewScript().Handle)},
-			Router:   to("h"), Keep: time.Hour, Dedupe: 24 * time.Hour,
+			Router:   to("h"), Retention: edge.Retention{Succeeded: time.Hour, Dedupe: 24 * time.Hour},
 		})
 		require.NoError(t, err)
 		require.NoError(t, e.Start(t.Context()))
@@ -151,7 +151,7 @@ func TestPruningKeepsWhatItShould(t *testing.T) {
 		require.False(t, a.Existing)
 		_, err = e.Stop(context.Background())
 		require.NoError(t, err)
-		require.Less(t, store.prunes.Load(), int64(160))
+		require.Less(t, store.prunes.Load(), int64(1600))
 		edgetest.CheckInvariants(t, m)
 	})
 }

@@ -31,7 +31,7 @@ type DeliveryRef struct {
 
 // BatchItem is the answer to one event of a batch: a receipt, or the problem.
 type BatchItem struct {
-	Status int `json:"status"` // 202 new, 200 existing, 400 or 409 refused
+	Status int `json:"status"` // 202 new, 200 existing, 400, 409 or 507 refused
 	*Receipt
 	Problem *Problem `json:"problem,omitempty"`
 }
@@ -86,6 +86,7 @@ func (h *intake) answerBatch(w http.ResponseWriter, answers []edge.Accepted) {
 	for i, a := range answers {
 		if a.Err != nil {
 			p := problemOf(a.Err)
+			setRetryAfter(w, p)
 			items[i] = BatchItem{Status: p.Status, Problem: p}
 			status = http.StatusMultiStatus
 			continue

@@ -43,6 +43,8 @@ const (
 	CodeBusy             = "busy"
 	CodeClosed           = "closed"
 	CodeUnavailable      = "storage_unavailable"
+	CodeBacklogFull      = "backlog_full"
+	CodeLowSpace         = "low_space"
 	CodeStorageFault     = "storage_fault"
 	CodeNoNode           = "no_node"
 	CodeTimeout          = "timeout"
@@ -64,6 +66,8 @@ const (
 // sentinel it wraps; what belongs to none is internal.
 var Classes = [...]Class{
 	{CodeStorageFault, http.StatusServiceUnavailable, ExitStorage, "The storage has failed", edge.ErrStorage},
+	{CodeBacklogFull, http.StatusInsufficientStorage, ExitStorage, "There is no room for more waiting work", edge.ErrBacklogFull},
+	{CodeLowSpace, http.StatusInsufficientStorage, ExitStorage, "The storage has too little space", edge.ErrLowSpace},
 	{CodeUnavailable, http.StatusServiceUnavailable, ExitStorage, "The storage is not available now", edge.ErrUnavailable},
 	{CodeClosed, http.StatusServiceUnavailable, ExitNoNode, "The node is closing", edge.ErrClosed},
 	{CodeTimeout, http.StatusServiceUnavailable, ExitFailed, "The node did not answer in time", context.DeadlineExceeded},
@@ -190,6 +194,10 @@ func adviceOf(code string) string {
 	switch code {
 	case CodeUnavailable:
 		return "nothing was stored; send the same request again later"
+	case CodeBacklogFull:
+		return "nothing was stored: the work that waits has reached storage.max_backlog_bytes; send the same request again later. On the node, 'fencepost status' and 'fencepost targets' say what holds it up"
+	case CodeLowSpace:
+		return "nothing was stored: the node's disk is nearly full; send the same request again later. On the node, make space: work goes on by itself within seconds"
 	case CodeStorageFault:
 		return "nothing was stored; the node must be restarted, its log says why"
 	case CodeClosed:
@@ -206,10 +214,19 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 		// The server would read on for a while to save the connection.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 	}
-	if p.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
+	setRetryAfter(w, p)
 	writeJSON(w, p.Status, "application/problem+json", p)
+}
+
+// setRetryAfter says when a request that was not taken may be sent again (RFC 9110
+// 10.2.3). Space takes longer to come back than a busy file.
+func setRetryAfter(w http.ResponseWriter, p *Problem) {
+	switch p.Status {
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	case http.StatusInsufficientStorage:
+		w.Header().Set("Retry-After", "10")
+	}
 }
 
 // leavesBody reports whether a problem is found before the body is read whole.

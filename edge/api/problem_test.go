@@ -22,6 +22,8 @@ var sentinels = map[error][2]int{
 	edge.ErrBusy:             {409, 4},
 	edge.ErrClosed:           {503, 5},
 	edge.ErrUnavailable:      {503, 6},
+	edge.ErrBacklogFull:      {507, 6},
+	edge.ErrLowSpace:         {507, 6},
 	edge.ErrStorage:          {503, 6},
 	context.DeadlineExceeded: {503, 1},
 	api.ErrNoNode:            {0, 5},
@@ -69,7 +71,7 @@ func TestClasses_SurviveTheWire(t *testing.T) {
 		require.Equal(t, class.Code, p.Code)
 		require.Equal(t, class, api.ClassOf(err))
 		for other := range sentinels {
-			require.Equal(t, errors.Is(other, want), errors.Is(err, other), "%v is not %v", want, other)
+			require.Equal(t, errors.Is(want, other), errors.Is(err, other), "%v is not %v", want, other)
 		}
 	}
 }

@@ -37,11 +37,13 @@ import (
 // Config is a whole configuration. A Config returned by [Parse] or [Load] is
 // valid; it is not changed afterwards and may be read from many goroutines.
 type Config struct {
-	File     string // what [Load] or [Parse] was given as name; "" for Default
-	Node     Node
-	HTTP     HTTP
-	Handlers []Handler // in the order of the file
-	Routes   []Route   // in the order of the file
+	File      string // what [Load] or [Parse] was given as name; "" for Default
+	Node      Node
+	HTTP      HTTP
+	Retention Retention
+	Storage   Storage
+	Handlers  []Handler // in the order of the file
+	Routes    []Route   // in the order of the file
 }
 
 // Node is the section [node].
@@ -53,8 +55,6 @@ type Node struct {
 	ShutdownGrace time.Duration // shutdown_grace_s: how long running work may end by itself
 	LogLevel      slog.Level    // log_level
 	LogFormat     LogFormat     // log_format
-	Keep          time.Duration // keep_days: how long final deliveries are kept
-	Dedupe        time.Duration // dedupe_days: how long an event's (source, id) is remembered
 	// AllowPrivate, allow_private: connections may go to private addresses.
 	AllowPrivate bool
 	// AllowAddresses, allow_addresses: ranges to which every handler may
@@ -188,8 +188,6 @@ func Default() Config {
 			ShutdownGrace: 20 * time.Second,
 			LogLevel:      slog.LevelInfo,
 			LogFormat:     LogText,
-			Keep:          7 * day,
-			Dedupe:        30 * day,
 
 			AllowPrivate:   true,
 			AllowAddresses: []netip.Prefix{},
@@ -201,8 +199,10 @@ func Default() Config {
 			MaxBodyBytes: edge.MaxDataBytes,
 			Socket:       data + socketSuffix,
 		},
-		Handlers: []Handler{},
-		Routes:   []Route{},
+		Retention: defaultRetention(),
+		Storage:   defaultStorage(),
+		Handlers:  []Handler{},
+		Routes:    []Route{},
 	}
 }
 

@@ -35,8 +35,6 @@ lease_s = 30
 shutdown_grace_s = 0
 log_level = "warn"
 log_format = "json"
-keep_days = 1
-dedupe_days = 2
 allow_private = false
 allow_addresses = ["127.0.0.1", "::ffff:127.0.0.2", "fe80::/10"]
 
@@ -47,7 +45,7 @@ max_body_bytes = 2048
 `)
 	require.Equal(t, config.Node{
 		Data: "/var/lib/x.db", Durability: config.Normal, Workers: 3, Lease: 30 * time.Second, ShutdownGrace: 0,
-		LogLevel: slog.LevelWarn, LogFormat: config.LogJSON, Keep: 24 * time.Hour, Dedupe: 48 * time.Hour,
+		LogLevel: slog.LevelWarn, LogFormat: config.LogJSON,
 		AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("127.0.0.2/32"), netip.MustParsePrefix("fe80::/10")},
 	}, c.Node)
 	require.Equal(t, config.HTTP{

@@ -48,8 +48,6 @@ var timed = map[string]struct {
 	"node.shutdown_grace_s": {AtReload, func(c *Config) any { return c.Node.ShutdownGrace }},
 	"node.log_level":        {AtReload, func(c *Config) any { return c.Node.LogLevel }},
 	"node.log_format":       {AtRestart, func(c *Config) any { return c.Node.LogFormat }},
-	"node.keep_days":        {AtReload, func(c *Config) any { return c.Node.Keep }},
-	"node.dedupe_days":      {AtReload, func(c *Config) any { return c.Node.Dedupe }},
 	"node.allow_private":    {AtClaim, func(c *Config) any { return c.Node.AllowPrivate }},
 	"node.allow_addresses":  {AtClaim, func(c *Config) any { return c.Node.AllowAddresses }},
 
@@ -59,6 +57,17 @@ var timed = map[string]struct {
 	"http.max_body_bytes": {AtReload, func(c *Config) any { return c.HTTP.MaxBodyBytes }},
 	"http.socket":         {AtRestart, func(c *Config) any { return c.HTTP.Socket }},
 	"http.socket_group":   {AtRestart, func(c *Config) any { return c.HTTP.SocketGroup }},
+
+	"retention.succeeded_days":  {AtReload, func(c *Config) any { return c.Retention.Succeeded }},
+	"retention.succeeded_bytes": {AtReload, func(c *Config) any { return c.Retention.SucceededBytes }},
+	"retention.failed_days":     {AtReload, func(c *Config) any { return c.Retention.Failed }},
+	"retention.failed_bytes":    {AtReload, func(c *Config) any { return c.Retention.FailedBytes }},
+	"retention.dedupe_days":     {AtReload, func(c *Config) any { return c.Retention.Dedupe }},
+
+	"storage.max_backlog_bytes": {AtReload, func(c *Config) any { return c.Storage.MaxBacklogBytes }},
+	"storage.at_backlog_bound":  {AtReload, func(c *Config) any { return c.Storage.AtBacklogBound }},
+	"storage.drop_handlers":     {AtReload, func(c *Config) any { return c.Storage.DropHandlers }},
+	"storage.low_water_bytes":   {AtReload, func(c *Config) any { return c.Storage.LowWaterBytes }},
 
 	"handler.concurrency": {AtReload, nil},
 }

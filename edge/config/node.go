@@ -34,12 +34,6 @@ func readNode(t *table) Node {
 	if s, ok := t.oneOf("log_format", string(LogText), string(LogJSON)); ok {
 		n.LogFormat = LogFormat(s)
 	}
-	if d, ok := t.duration("keep_days", day, 1, 3650); ok {
-		n.Keep = d
-	}
-	if d, ok := t.duration("dedupe_days", day, 1, 3650); ok {
-		n.Dedupe = d
-	}
 	if v, ok := t.boolean("allow_private"); ok {
 		n.AllowPrivate = v
 	}
@@ -97,7 +91,7 @@ const maxGroupBytes = 32
 func checkFiles(d *document, c *Config) {
 	const allowed = "another path"
 	data := filepath.Clean(c.Node.Data)
-	own := []string{data, data + "-wal", data + "-shm", data + "-journal", data + ".lock"}
+	own := []string{data, data + "-wal", data + "-shm", data + "-journal", data + ".lock", data + "-reserve"}
 	token, socket := filepath.Clean(c.HTTP.TokenFile), filepath.Clean(c.HTTP.Socket)
 	if slices.Contains(own, token) {
 		d.add("http.token_file", "belongs to the database", allowed)

@@ -67,11 +67,14 @@ func parse(name string, b []byte, dir string) (*Config, error) {
 	c.HTTP.TokenFile = c.Node.Data + tokenSuffix
 	c.HTTP.Socket = c.Node.Data + socketSuffix
 	root.section("http", func(t *table) { readHTTP(t, &c.HTTP) })
+	root.section("retention", func(t *table) { c.Retention = readRetention(t) })
+	root.section("storage", func(t *table) { c.Storage = readStorage(t) })
 	root.each("handler", MaxHandlers, func(t *table) { c.Handlers = append(c.Handlers, readHandler(t)) })
 	root.each("route", MaxRoutes, func(t *table) { c.Routes = append(c.Routes, readRoute(t)) })
 	root.unknown()
 	c.spreadAddresses()
 	checkNames(doc, &c)
+	checkDrop(doc, &c)
 	for _, p := range []*string{&c.Node.Data, &c.HTTP.TokenFile, &c.HTTP.Socket} {
 		*p = within(dir, *p)
 	}

@@ -16,6 +16,8 @@ func sections() []section {
 	return []section{
 		{"[node]", func(t *table) { readNode(t) }},
 		{"[http]", func(t *table) { readHTTP(t, &HTTP{}) }},
+		{"[retention]", func(t *table) { readRetention(t) }},
+		{"[storage]", func(t *table) { readStorage(t) }},
 		{"[[handler]]", func(t *table) { readHandler(t) }},
 		{"[[route]]", func(t *table) { readRoute(t) }},
 	}

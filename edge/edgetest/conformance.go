@@ -45,6 +45,7 @@ func Conformance(t *testing.T, b Bench) {
 		"DoubtedClockExpiresNothing":      doubtedClockExpiresNothing,
 		"GiveUpByTime":                    giveUpByTime,
 		"PruneKeepsWhatIsNeeded":          pruneKeepsWhatIsNeeded,
+		"PruneByBytes":                    pruneByBytes,
 		"ClockStepBack":                   clockStepBack,
 		"DeadOwnerIsVoided":               deadOwnerIsVoided,
 		"LossesHaveTheirBudget":           lossesHaveTheirBudget,

@@ -61,7 +61,7 @@ func doubtedClockExpiresNothing(t *testing.T, r *rig) {
 	r.pass(time.Hour)
 	r.clock.Doubt()
 	require.Zero(t, r.expire().Done)
-	out, err := r.s.Prune(r.ctx, edge.PrunePolicy{FinalBeforeMS: math.MaxInt64, DedupeBeforeMS: math.MaxInt64, Limit: 100})
+	out, err := r.s.Prune(r.ctx, edge.PrunePolicy{SucceededBeforeMS: math.MaxInt64, FailedBeforeMS: math.MaxInt64, DedupeBeforeMS: math.MaxInt64, Limit: 100})
 	require.NoError(t, err)
 	require.Zero(t, out.Done)
 	require.NotContains(t, []edge.State{edge.Expired}, r.delivery(ids[0]).State)
@@ -118,9 +118,9 @@ func pruneKeepsWhatIsNeeded(t *testing.T, r *rig) {
 		require.NoError(t, err)
 		r.check()
 	}
-	prune(edge.PrunePolicy{FinalBeforeMS: StartMS})
+	prune(edge.PrunePolicy{SucceededBeforeMS: StartMS, FailedBeforeMS: StartMS})
 	require.Equal(t, edge.Succeeded, r.delivery(ids[0]).State, "not old enough")
-	prune(edge.PrunePolicy{FinalBeforeMS: StartMS + 1})
+	prune(edge.PrunePolicy{SucceededBeforeMS: StartMS + 1, FailedBeforeMS: StartMS + 1})
 	_, err := r.s.Delivery(r.ctx, ids[0])
 	require.ErrorIs(t, err, edge.ErrNotFound)
 	require.Equal(t, edge.Failed, r.delivery(ids[1]).State, "a stall names it")
@@ -135,7 +135,7 @@ func pruneKeepsWhatIsNeeded(t *testing.T, r *rig) {
 	require.True(t, as[0].Existing, "deduplication outlives the body")
 	require.Empty(t, as[0].Deliveries)
 
-	prune(edge.PrunePolicy{FinalBeforeMS: StartMS + 1, DedupeBeforeMS: r.clock.NowMS()})
+	prune(edge.PrunePolicy{SucceededBeforeMS: StartMS + 1, FailedBeforeMS: StartMS + 1, DedupeBeforeMS: r.clock.NowMS()})
 	_, err = r.s.Event(r.ctx, doneEvent)
 	require.ErrorIs(t, err, edge.ErrNotFound)
 	_, err = r.s.Event(r.ctx, r.delivery(ids[2]).Event)
@@ -242,4 +242,48 @@ func acquireTakesTheTarget(t *testing.T, r *rig) {
 	require.Len(t, r.lose(), 1)
 	require.ErrorIs(t, r.s.Relinquish(r.ctx, l.Execution, l.Token, edge.OutcomeSucceeded, "ok"), edge.ErrLeaseLost)
 	require.Equal(t, edge.StallBlocked, r.target("h", "k").Stall)
+}
+
+// Age and bytes of each class of final deliveries are its own, and the oldest go
+// first.
+func pruneByBytes(t *testing.T, r *rig) {
+	r.register(started("h", edge.Idempotent))
+	var ids []edge.DeliveryID
+	for i := range 6 {
+		id := r.accept(Owe(string(rune('a'+i)), "h", "k"))[0]
+		ids = append(ids, id)
+		o := edge.OutcomeSucceeded
+		if i%2 == 1 {
+			o = edge.OutcomeFailed
+		}
+		r.settle(r.claimOne(id), o, "done")
+		r.pass(time.Second)
+	}
+	sub := Owe("a", "h", "k")
+	share := edge.ShareBytes(&sub.Event, 1)
+	left := func() []edge.DeliveryID {
+		t.Helper()
+		ds, err := r.s.Deliveries(r.ctx, edge.DeliveryFilter{})
+		require.NoError(t, err)
+		var left []edge.DeliveryID
+		for _, d := range ds {
+			left = append([]edge.DeliveryID{d.ID}, left...)
+		}
+		return left
+	}
+	prune := func(p edge.PrunePolicy) {
+		t.Helper()
+		p.Limit = 100
+		_, err := r.s.Prune(r.ctx, p)
+		require.NoError(t, err)
+		r.check()
+	}
+	prune(edge.PrunePolicy{SucceededBytes: 3 * share, FailedBytes: 3 * share})
+	require.Equal(t, ids, left(), "at the bounds")
+	prune(edge.PrunePolicy{SucceededBytes: 2 * share})
+	require.Equal(t, ids[1:], left())
+	prune(edge.PrunePolicy{FailedBytes: share})
+	require.Equal(t, []edge.DeliveryID{ids[2], ids[4], ids[5]}, left())
+	prune(edge.PrunePolicy{SucceededBeforeMS: r.clock.NowMS()})
+	require.Equal(t, []edge.DeliveryID{ids[5]}, left())
 }

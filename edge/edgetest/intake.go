@@ -192,7 +192,7 @@ func (t *tx) accept(sub *edge.Submission) edge.Accepted {
 		// Faults are not one target: each is mended by its own route.
 		if at := routedTo(r); r.Fault != "" || !seen[at] {
 			seen[at] = true
-			t.owe(e.N, r)
+			t.owe(e.N, r, edge.ShareBytes(&e.Event, len(sub.Routes)))
 		}
 	}
 	return edge.Accepted{Event: e.N, Deliveries: t.refs(e.N)}
@@ -206,9 +206,9 @@ func routedTo(r edge.Routed) edge.Target {
 }
 
 // owe makes the delivery of an event to a route's target.
-func (t *tx) owe(n edge.EventID, r edge.Routed) {
+func (t *tx) owe(n edge.EventID, r edge.Routed, bytes int64) {
 	at := routedTo(r)
-	d := &delivery{}
+	d := &delivery{bytes: bytes}
 	d.Event, d.Target, d.Generation, d.Route = n, at, 1, r.Route
 	d.State = edge.Pending
 	d.Ordered = t.target(at).strict()

@@ -116,7 +116,7 @@ func (m *Model) Redrive(ctx context.Context, r edge.Redrive) (edge.Delivery, err
 
 // renewGeneration inserts the generation after d; line 0 is the tail.
 func (t *tx) renewGeneration(d *delivery, line edge.DeliveryID, r edge.Redrive) *delivery {
-	n := &delivery{}
+	n := &delivery{bytes: d.bytes}
 	n.Event, n.Target, n.Route = d.Event, d.Target, d.Route
 	n.Generation, n.RedriveOf = d.Generation+1, d.ID
 	n.Again = d.Again || r.Again && d.State == edge.Succeeded

@@ -29,6 +29,8 @@ type state struct {
 	consumed   map[consumption]bool
 	counters   map[string]int64
 	openings   map[string]*Model
+
+	doubtFrom, doubtTo int64 // readings at which something finished while the clock was doubted; 0 = none
 }
 
 type identity struct{ source, id string }
@@ -47,6 +49,7 @@ type delivery struct {
 	edge.Delivery
 	unknown    bool // blocked because the outcome of Execution is unknown
 	newer      edge.DeliveryID
+	bytes      int64
 	executions []edge.ExecutionID // those kept
 }
 
@@ -173,6 +176,7 @@ func (t *tx) end(d *delivery, to edge.State, code string, e *execution) {
 	}
 	if to.Final() {
 		d.FinishedMS = t.nowMS
+		t.noteDoubt()
 		t.counters["final_"+string(to)]++
 		delete(t.target(d.Target).open, d.ID)
 	}

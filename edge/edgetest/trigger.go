@@ -116,7 +116,7 @@ var triggers = slices.Concat([]trigger{
 		return err
 	}},
 	{name: "prune", quiet: always, arm: func(*rig, subject) {}, do: func(r *rig, _ subject, _ key) error {
-		_, err := r.s.Prune(r.ctx, edge.PrunePolicy{FinalBeforeMS: math.MaxInt64, Limit: 100})
+		_, err := r.s.Prune(r.ctx, edge.PrunePolicy{SucceededBeforeMS: math.MaxInt64, FailedBeforeMS: math.MaxInt64, Limit: 100})
 		return err
 	}},
 }, endings())

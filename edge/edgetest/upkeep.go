@@ -45,15 +45,14 @@ func (m *Model) Prune(ctx context.Context, p edge.PrunePolicy) (edge.Swept, erro
 		if t.clock.Doubted() {
 			return nil
 		}
-		old := t.prunable(p.FinalBeforeMS)
-		for _, d := range old {
-			if out.Done == p.Limit {
-				out.More = true
-				return nil
-			}
-			t.forget(d)
-			out.Done++
+		t.adopt()
+		t.pruneBodies(p, &out)
+		bound := p.SucceededBytes
+		if bound > 0 {
+			bound = max(bound-t.unroutedBytes(), 1)
 		}
+		t.pruneClass(true, p.SucceededBeforeMS, bound, p.Limit, &out)
+		t.pruneClass(false, p.FailedBeforeMS, p.FailedBytes, p.Limit, &out)
 		t.pruneEvents(p, &out)
 		t.pruneTargets()
 		return nil
@@ -61,17 +60,63 @@ func (m *Model) Prune(ctx context.Context, p edge.PrunePolicy) (edge.Swept, erro
 	return out, err
 }
 
-// prunable is the final deliveries that finished before a time and that no
-// stall names, the oldest first.
-func (t *tx) prunable(beforeMS int64) []*delivery {
-	var old []*delivery
-	for _, d := range t.byID() {
-		if d.State.Final() && d.FinishedMS < beforeMS && t.target(d.Target).Stalled != d.ID {
-			old = append(old, d)
+// noteDoubt extends the span of doubted readings by now.
+func (t *tx) noteDoubt() {
+	if !t.clock.Doubted() {
+		return
+	}
+	now := max(t.nowMS, 1)
+	if t.doubtFrom == 0 || now < t.doubtFrom {
+		t.doubtFrom = now
+	}
+	t.doubtTo = max(t.doubtTo, now)
+}
+
+// adopt lets what finished at doubted readings count as finished now.
+func (t *tx) adopt() {
+	if t.doubtFrom == 0 {
+		return
+	}
+	as := t.nowMS
+	if as >= t.doubtFrom && as <= t.doubtTo {
+		as = t.doubtTo + 1
+	}
+	for _, d := range t.deliveries {
+		if d.State.Final() && d.FinishedMS >= t.doubtFrom && d.FinishedMS <= t.doubtTo {
+			d.FinishedMS = as
 		}
 	}
-	sort.SliceStable(old, func(i, j int) bool { return old[i].FinishedMS < old[j].FinishedMS })
-	return old
+	t.doubtFrom, t.doubtTo = 0, 0
+}
+
+// pruneClass drops the oldest final deliveries of a class, that of those that
+// succeeded or that of the others: what finished before a time, and more while
+// the class holds more than its bytes; never what a stall names.
+func (t *tx) pruneClass(succeeded bool, beforeMS, bound int64, limit int, out *edge.Swept) {
+	var class []*delivery
+	held := int64(0)
+	for _, d := range t.byID() {
+		if !d.State.Final() || (d.State == edge.Succeeded) != succeeded {
+			continue
+		}
+		held += d.bytes
+		if t.target(d.Target).Stalled != d.ID {
+			class = append(class, d)
+		}
+	}
+	sort.SliceStable(class, func(i, j int) bool { return class[i].FinishedMS < class[j].FinishedMS })
+	for _, d := range class {
+		if d.FinishedMS >= beforeMS && (bound <= 0 || held <= bound) {
+			return
+		}
+		if out.Done == limit {
+			out.More = true
+			return
+		}
+		held -= d.bytes
+		t.forget(d)
+		out.Done++
+	}
 }
 
 func (t *tx) forget(d *delivery) {
@@ -79,21 +124,62 @@ func (t *tx) forget(d *delivery) {
 		delete(t.executions, e)
 	}
 	delete(t.deliveries, d.ID)
+	if !t.owedEvents()[d.Event] {
+		t.events[d.Event].Data = nil // the body goes with the last delivery
+	}
 }
 
-// pruneEvents drops the bodies of events without deliveries, and later their
-// skeletons and consumptions.
-func (t *tx) pruneEvents(p edge.PrunePolicy, out *edge.Swept) {
+// owedEvents is the events that have deliveries.
+func (t *tx) owedEvents() map[edge.EventID]bool {
 	owed := map[edge.EventID]bool{}
 	for _, d := range t.deliveries {
 		owed[d.Event] = true
 	}
+	return owed
+}
+
+// unroutedBytes is the data of events that no route matched.
+func (t *tx) unroutedBytes() int64 {
+	owed, n := t.owedEvents(), int64(0)
+	for id, e := range t.events {
+		if !owed[id] {
+			n += int64(len(e.Data))
+		}
+	}
+	return n
+}
+
+// pruneBodies drops the data of old events that no route matched, and more, the
+// oldest first, while the class of what succeeded holds more than its bytes.
+func (t *tx) pruneBodies(p edge.PrunePolicy, out *edge.Swept) {
+	held := t.unroutedBytes()
+	for _, d := range t.deliveries {
+		if d.State == edge.Succeeded {
+			held += d.bytes
+		}
+	}
+	owed := t.owedEvents()
+	for id := edge.EventID(1); id <= t.lastEvent; id++ {
+		e := t.events[id]
+		if e == nil || owed[id] || e.Data == nil {
+			continue
+		}
+		over := p.SucceededBytes > 0 && held > p.SucceededBytes
+		if e.AcceptedMS >= p.SucceededBeforeMS && !over || out.Done == p.Limit {
+			continue
+		}
+		held -= int64(len(e.Data))
+		e.Data = nil
+		out.Done++
+	}
+}
+
+// pruneEvents drops the skeletons and consumptions of old events.
+func (t *tx) pruneEvents(p edge.PrunePolicy, out *edge.Swept) {
+	owed := t.owedEvents()
 	for n, e := range t.events {
 		if owed[n] {
 			continue
-		}
-		if e.AcceptedMS < p.FinalBeforeMS {
-			e.Data = nil
 		}
 		if e.AcceptedMS >= p.DedupeBeforeMS {
 			continue

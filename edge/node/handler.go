@@ -146,7 +146,7 @@ func digest(c config.Config) string {
 		r.Line = 0
 		rs[i] = r
 	}
-	return hash(hs, rs, c.Node.Durability, c.Node.Lease, c.Node.Keep, c.Node.Dedupe)
+	return hash(hs, rs, c.Node.Durability, c.Node.Lease, c.Retention, c.Storage.MaxBacklogBytes, c.Storage.AtBacklogBound, c.Storage.DropHandlers)
 }
 
 func hash(parts ...any) string {

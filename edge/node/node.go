@@ -93,6 +93,8 @@ func (n *Node) assemble() error {
 		Share:      n.o.Share,
 		Config:     digest(n.c),
 		Logger:     n.log,
+
+		Limits: limitsOf(n.c.Storage),
 	}); err != nil {
 		return err
 	}
@@ -105,8 +107,7 @@ func (n *Node) assemble() error {
 		Logger:        n.log,
 		ShutdownGrace: graceOf(n.c.Node.ShutdownGrace),
 		MaxDataBytes:  n.c.HTTP.MaxBodyBytes,
-		Keep:          n.c.Node.Keep,
-		Dedupe:        n.c.Node.Dedupe,
+		Retention:     retentionOf(n.c.Retention),
 		KillOwner:     command.KillOwner,
 		Shared:        n.o.Share,
 		ClockSynced:   clockSynced,

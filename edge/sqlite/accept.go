@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"fencepost/edge"
@@ -44,6 +45,7 @@ type submission struct {
 	digest     [sha256.Size]byte
 	extensions sql.NullString
 	fault      error
+	followUp   bool // exempt from the bound of the backlog
 }
 
 func prepare(sub *edge.Submission) submission {
@@ -89,6 +91,12 @@ func (tx *tx) accept(p *submission, a *edge.Accepted) error {
 	case err != nil:
 		return err
 	case id == 0:
+		if err := tx.room(p); errors.Is(err, edge.ErrBacklogFull) {
+			a.Err = err
+			return nil
+		} else if err != nil {
+			return err
+		}
 		return tx.acceptNew(p, a)
 	case !bytes.Equal(digest, p.digest[:]):
 		tx.count("accept_conflicts", 1)
@@ -151,8 +159,9 @@ func (tx *tx) acceptNew(p *submission, a *edge.Accepted) error {
 	tx.events[e.N] = &e
 	tx.count("accepted", 1)
 	a.Event = e.N
+	share := edge.ShareBytes(&e, len(p.Routes))
 	for i := range p.Routes {
-		ref, err := tx.acceptRouted(&e, &p.Routes[i], a.Deliveries)
+		ref, err := tx.acceptRouted(&e, &p.Routes[i], a.Deliveries, share)
 		if err != nil {
 			return err
 		}
@@ -162,6 +171,7 @@ func (tx *tx) acceptNew(p *submission, a *edge.Accepted) error {
 	}
 	if len(a.Deliveries) == 0 {
 		tx.count("accept_unrouted", 1)
+		tx.count(bytesUnrouted, int64(len(e.Data)))
 	}
 	return nil
 }
@@ -175,7 +185,7 @@ func orNull(s string) any {
 
 // acceptRouted stores one delivery of a new event. Two routes to one target make
 // one delivery: the second yields a zero reference.
-func (tx *tx) acceptRouted(e *edge.Event, r *edge.Routed, have []edge.DeliveryRef) (edge.DeliveryRef, error) {
+func (tx *tx) acceptRouted(e *edge.Event, r *edge.Routed, have []edge.DeliveryRef, share int64) (edge.DeliveryRef, error) {
 	key := r.Key
 	if r.Fault != "" {
 		key = edge.RouteErrorKey
@@ -194,7 +204,7 @@ func (tx *tx) acceptRouted(e *edge.Event, r *edge.Routed, have []edge.DeliveryRe
 	if err != nil {
 		return edge.DeliveryRef{}, err
 	}
-	d := &delivery{target: t.id}
+	d := &delivery{target: t.id, bytes: share}
 	d.ID, d.Event, d.Generation, d.Route = tx.nextDelivery(), e.N, 1, r.Route
 	d.KeyOf, d.Line, d.Ordered = d.ID, d.ID, t.slots == 1
 	d.State, d.DueMS, d.AcceptedMS, d.Version = edge.Pending, tx.now, tx.now, 1
@@ -238,19 +248,20 @@ func (tx *tx) insertClaimed(d *delivery, t *target) error {
 // insertDelivery stores a new delivery and notes it everywhere.
 func (tx *tx) insertDelivery(d *delivery, t *target) error {
 	const insert = `INSERT INTO deliveries (id, event, target, generation, redrive_of, key_of, again, route, ordered, line, state, block,
-	                    due_ms, accepted_ms, expires_ms, first_start_ms, attempts, losses, executions, execution, code, version)
-	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?)`
+	                    due_ms, accepted_ms, expires_ms, first_start_ms, attempts, losses, executions, execution, code, version, bytes)
+	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?)`
 	var key any
 	if d.KeyOf != d.ID {
 		key = int64(d.KeyOf)
 	}
 	err := tx.exec(insert, int64(d.ID), int64(d.Event), t.id, d.Generation, orNil(int64(d.RedriveOf)), key, d.Again, d.Route, d.Ordered,
 		int64(d.Line), string(d.State), orNull(d.block), d.DueMS, d.AcceptedMS, orNil(d.ExpiresMS),
-		orNil(d.FirstStartMS), d.Executions, orNil(int64(d.Execution)), d.Code, d.Version)
+		orNil(d.FirstStartMS), d.Executions, orNil(int64(d.Execution)), d.Code, d.Version, d.bytes)
 	if err != nil {
 		return err
 	}
 	tx.stateCount("", d.State)
+	tx.bytesCount("", d.State, d.bytes)
 	if t.slots == 1 && t.open > 0 && t.open == t.openOrdered && d.Ordered && d.Line == d.ID {
 		tx.touchTail(t)
 	} else {

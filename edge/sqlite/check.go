@@ -100,6 +100,14 @@ var rules = [...]rule{
 		(SELECT s.column1 AS state, (SELECT count(*) FROM deliveries WHERE state = s.column1) AS n
 		 FROM (VALUES ('held'), ('pending'), ('leased'), ('running'), ('blocked'), ('succeeded'), ('failed'), ('cancelled'), ('expired')) s) n
 		LEFT JOIN counters c ON c.name = 'state.' || n.state WHERE coalesce(c.value, 0) <> n.n`},
+	{"bytes_agree", `
+		SELECT n.class || ': counted ' || coalesce(c.value, 0) || ', there are ' || n.n FROM
+		(SELECT 'bytes.open' AS class, coalesce(sum(bytes), 0) AS n FROM deliveries WHERE finished_ms IS NULL
+		 UNION ALL SELECT 'bytes.succeeded', coalesce(sum(bytes), 0) FROM deliveries WHERE state = 'succeeded'
+		 UNION ALL SELECT 'bytes.failed', coalesce(sum(bytes), 0) FROM deliveries WHERE state = 'failed' OR state = 'cancelled' OR state = 'expired'
+		 UNION ALL SELECT 'bytes.unrouted', coalesce(sum(length(data)), 0) FROM events e
+		 WHERE e.data IS NOT NULL AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event = e.id)) n
+		LEFT JOIN counters c ON c.name = n.class WHERE coalesce(c.value, 0) <> n.n`},
 	{"open_event_has_body", `
 		SELECT 'event ' || e.id FROM events e WHERE e.data IS NULL
 		AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event = e.id AND d.finished_ms IS NULL)`},

@@ -107,6 +107,7 @@ var corruptions = map[string][]string{
 	"running_has_started":        {`UPDATE executions SET started_ms = NULL WHERE delivery = ` + anXLease},
 	"target_busy":                {`UPDATE targets SET borrowed = 1 WHERE key = 'x'`},
 	"target_open":                {`UPDATE targets SET open = open - 1 WHERE key = 'x'`},
+	"bytes_agree":                {`UPDATE deliveries SET bytes = bytes + 1` + ofBob},
 	"target_kept":                {`UPDATE targets SET kept = kept + 1 WHERE key = 'x'`},
 	"delivery_has_target":        {`DELETE FROM targets WHERE key = 'dave'`},
 	"nothing_stranded_strict":    {`UPDATE targets SET ready_ms = NULL WHERE key = 'carol'`},

@@ -96,7 +96,7 @@ func (s *stage) open() {
 	s.e, err = edge.New(s.tap, edge.Options{
 		Handlers: []edge.HandlerSpec{handler("work", edge.Idempotent), handler("once", edge.Once), handler("shut", edge.Idempotent),
 			handler("pause", edge.Idempotent), look},
-		Router: edge.RouterFunc(s.route), Keep: clockKeep, Dedupe: clockKeep, InspectTimeout: time.Hour,
+		Router: edge.RouterFunc(s.route), Retention: edge.Retention{Succeeded: clockKeep, Failed: clockKeep, Dedupe: clockKeep}, InspectTimeout: time.Hour,
 		ShutdownGrace: time.Second, StubbornAfter: time.Second, EarliestMS: s.early, ClockSynced: s.synced.Load,
 		Jitter: func() float64 { return 0.99 },
 	})

@@ -20,11 +20,12 @@ type delivery struct {
 	edge.Delivery
 	target int64
 	block  string
+	bytes  int64 // what it is counted as; fixed at accept
 }
 
 const deliveryColumns = `d.id, d.event, d.target, d.generation, d.redrive_of, d.key_of, d.again, d.route, d.ordered, d.line,
 	d.state, d.block, d.due_ms, d.accepted_ms, d.expires_ms, d.first_start_ms, d.attempts, d.losses, d.executions,
-	d.execution, d.code, d.cancel_ms, d.finished_ms, d.version`
+	d.execution, d.code, d.cancel_ms, d.finished_ms, d.version, d.bytes`
 
 // scanner collects the nullable columns of a delivery.
 type deliveryScan struct {
@@ -38,7 +39,7 @@ func (s *deliveryScan) dest() []any {
 	return []any{
 		&d.ID, &d.Event, &d.target, &d.Generation, &s.redriveOf, &s.keyOf, &d.Again, &d.Route, &d.Ordered, &d.Line,
 		&d.State, &s.block, &d.DueMS, &d.AcceptedMS, &s.expires, &s.firstStart, &d.Attempts, &d.Losses, &d.Executions,
-		&s.execution, &d.Code, &s.cancel, &s.finished, &d.Version,
+		&s.execution, &d.Code, &s.cancel, &s.finished, &d.Version, &d.bytes,
 	}
 }
 
@@ -143,6 +144,7 @@ func (tx *tx) moveWith(d *delivery, t *target, on edge.Trigger, v edge.Verdict, 
 // moved follows a written move in memory.
 func (tx *tx) moved(d *delivery, t *target, v edge.Verdict, block string, due int64, outcome edge.Outcome) error {
 	tx.stateCount(d.State, v.To)
+	tx.bytesCount(d.State, v.To, d.bytes)
 	t.sole = nil
 	d.State, d.DueMS, d.Attempts, d.Losses, d.Code, d.block = v.To, due, v.Attempts, v.Losses, v.Code, block
 	d.Version++
@@ -156,6 +158,7 @@ func (tx *tx) moved(d *delivery, t *target, v edge.Verdict, block string, due in
 			t.openOrdered--
 		}
 		tx.count("final_"+string(v.To), 1)
+		tx.finishedAt()
 	}
 	tx.touch(t)
 	tx.changed(d, t, outcome)

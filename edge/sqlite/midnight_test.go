@@ -53,7 +53,7 @@ func watchMidnight(path, day string) error {
 	}
 	defer s.Close()
 	ctx := context.Background()
-	e, err := edge.New(s, edge.Options{Router: byType, Keep: retention, Handlers: []edge.HandlerSpec{
+	e, err := edge.New(s, edge.Options{Router: byType, Retention: edge.Retention{Succeeded: retention, Failed: retention}, Handlers: []edge.HandlerSpec{
 		spec("hook", func(context.Context, *edge.Claim) edge.Result { return edge.Done() })}})
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func watchMidnight(path, day string) error {
 				return err
 			}
 		}
-		p := edge.PrunePolicy{FinalBeforeMS: clock.NowMS() - retention.Milliseconds(), Limit: 1000}
+		p := edge.PrunePolicy{SucceededBeforeMS: clock.NowMS() - retention.Milliseconds(), FailedBeforeMS: clock.NowMS() - retention.Milliseconds(), Limit: 1000}
 		for id, n := range ids {
 			d, err := s.Delivery(ctx, n)
 			if err != nil {

@@ -550,7 +550,7 @@ func (p *pair) expire(*rapid.T) {
 func (p *pair) prune(t *rapid.T) {
 	now := p.clock.NowMS()
 	age := rapid.Int64Range(0, 200_000).Draw(t, "age")
-	policy := edge.PrunePolicy{FinalBeforeMS: now - age, DedupeBeforeMS: now - 2*age, Limit: 10_000}
+	policy := edge.PrunePolicy{SucceededBeforeMS: now - age, FailedBeforeMS: now - age, DedupeBeforeMS: now - 2*age, Limit: 10_000}
 	_, serr := p.s.Prune(p.ctx, policy)
 	_, merr := p.m.Prune(p.ctx, policy)
 	p.same("prune", serr, merr)

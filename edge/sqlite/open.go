@@ -288,7 +288,7 @@ func fill(ctx context.Context, name string, o Options, nowMS int64) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	for _, sql := range []string{"PRAGMA page_size = 4096", "PRAGMA journal_mode = WAL"} {
+	for _, sql := range []string{"PRAGMA page_size = 4096", "PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL"} {
 		if _, err := conn.ExecContext(ctx, sql); err != nil {
 			return err
 		}

@@ -143,7 +143,7 @@ func (tx *tx) resolve(d *delivery, t *target, r edge.Resolution) (edge.Delivery,
 
 // nextGeneration makes the new delivery of a redrive. Expiry is not inherited.
 func (tx *tx) nextGeneration(d *delivery, t *target, line edge.DeliveryID, again, newKey bool) (*delivery, error) {
-	n := &delivery{target: t.id}
+	n := &delivery{target: t.id, bytes: d.bytes}
 	n.ID, n.Event, n.Generation, n.RedriveOf = tx.nextDelivery(), d.Event, d.Generation+1, d.ID
 	n.KeyOf, n.Again, n.Route, n.Ordered = d.KeyOf, d.Again || again, d.Route, t.slots == 1
 	if n.Line = line; line == 0 {

@@ -172,9 +172,9 @@ func (s *Store) Event(ctx context.Context, id edge.EventID) (edge.Event, error) 
 // A CROSS JOIN keeps the written order of the tables, whatever ANALYZE may have
 // found: leases are few, and owners and targets are looked up by number.
 
-const selectExecution = `SELECT x.id, coalesce(x.delivery, 0), x.attempt, o.name, coalesce(r.effect, ''), coalesce(r.revision, ''), x.claimed_ms,
+const selectExecution = `SELECT x.id, coalesce(x.delivery, 0), x.attempt, coalesce(o.name, ''), coalesce(r.effect, ''), coalesce(r.revision, ''), x.claimed_ms,
 	    coalesce(x.started_ms, 0), coalesce(x.ended_ms, 0), coalesce(x.outcome, ''), coalesce(x.code, ''), coalesce(x.detail, ''), coalesce(x.late_outcome, '')
-	FROM executions x CROSS JOIN owners o ON o.id = x.owner LEFT JOIN revisions r ON r.id = x.revision `
+	FROM executions x LEFT JOIN owners o ON o.id = x.owner LEFT JOIN revisions r ON r.id = x.revision `
 
 func scanExecution(row rowScanner) (edge.Execution, error) {
 	var x edge.Execution

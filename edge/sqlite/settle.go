@@ -33,7 +33,9 @@ func (s *Store) end(ctx context.Context, st edge.Settlement, started bool) (edge
 	}
 	e := ending{Settlement: st, on: on}
 	for i := range st.FollowUps {
-		e.followUps = append(e.followUps, prepare(&st.FollowUps[i]))
+		p := prepare(&st.FollowUps[i])
+		p.followUp = true
+		e.followUps = append(e.followUps, p)
 	}
 	var answer edge.Settled
 	err = s.w.do(ctx, phaseSettle, func(tx *tx) error {

@@ -47,6 +47,8 @@ type Options struct {
 	MaxBatch int
 	// ReadTimeout bounds one read; 0 means 5 s.
 	ReadTimeout time.Duration
+	// Limits bound what waits and what the disk must have left.
+	Limits Limits
 }
 
 // Store is the SQLite implementation of [edge.Store]. It is safe for use by many
@@ -65,6 +67,9 @@ type Store struct {
 	once   sync.Once
 
 	foreign foreignLeases
+	limits  atomic.Pointer[Limits]
+	bytes   bytesHeld
+	refused atomic.Int64 // events refused: backlog or space
 }
 
 var _ edge.Store = (*Store)(nil)
@@ -93,6 +98,7 @@ func Open(path string, o Options) (*Store, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{path: path, o: o, owner: edge.NewName(), log: o.Logger}
+	s.SetLimits(o.Limits)
 	if err := s.open(context.Background()); err != nil {
 		_ = s.closeHandles()
 		if !errors.Is(err, edge.ErrInvalid) && classify(err) != notStorage {

@@ -25,6 +25,8 @@ type tx struct {
 	newOwner    int64
 	dispatching bool // the standing dispatch claims in this transaction
 	accepted    bool // the accepts of the batch have run
+	looked      int  // deliveries looked at for something to drop
+	finished    bool // a delivery has become final
 	wrote       bool
 }
 
@@ -48,6 +50,9 @@ func (w *writer) beginTx() (*tx, error) {
 		return tx, err
 	}
 	w.cache.trim()
+	if err := tx.loadBytes(); err != nil {
+		return tx, err
+	}
 	return tx, tx.loadHandlers()
 }
 
@@ -113,6 +118,9 @@ func refusal(err error) bool {
 func (tx *tx) finish() error {
 	if !tx.wrote {
 		_, err := tx.w.conn.ExecContext(context.Background(), "ROLLBACK")
+		return err
+	}
+	if err := tx.noteDoubt(); err != nil {
 		return err
 	}
 	const counter = `INSERT INTO counters (name, value) VALUES (?1, ?2)

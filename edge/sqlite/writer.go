@@ -73,7 +73,8 @@ type writer struct {
 	standing   *standing
 	dataVer    int64
 	present    *present
-	prunedTo   int64         // where the next step of pruning events goes on
+	pruned     pruned
+	backlog    backlog
 	calmUntil  time.Duration // monotonic time until which the dispatch rests after a failed commit
 	unsyncedAt time.Duration // monotonic time of the first commit not yet synced (DurabilityNormal); 0 = none
 	wakeups    atomic.Int64  // passes of the loop, for the idle test
@@ -293,6 +294,8 @@ func (w *writer) othersWrote() bool {
 func (w *writer) forget() {
 	w.cache.reset()
 	w.hands.forget()
+	w.pruned = pruned{}
+	w.store.bytes.known = false
 }
 
 // process commits a batch and answers its operations.
@@ -441,6 +444,8 @@ func (w *writer) sync() error {
 func (w *writer) publish(tx *tx, st *standing) {
 	if tx.wrote {
 		w.commits.Add(1)
+		w.store.bytes.committed(tx)
+		w.backlog.committed(w.store)
 	}
 	for i := range tx.changes {
 		w.changeSeq++
