@@ -118,10 +118,11 @@ func (e *Engine) mendSteps(ctx context.Context) {
 // maxDelayMS is the longest retry delay of all handlers, jitter included.
 func (e *Engine) maxDelayMS() int64 {
 	var longest time.Duration
-	if len(e.handlers) == 0 {
+	handlers := e.now().handlers
+	if len(handlers) == 0 {
 		longest = defaultRetryMax
 	}
-	for _, h := range e.handlers {
+	for _, h := range handlers {
 		longest = max(longest, h.spec.Retry.limit())
 	}
 	return (longest + longest/jitterShare + time.Millisecond).Milliseconds()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// registerTimeout bounds the registration in New, which has no context.
+// registerTimeout bounds a registration.
 const registerTimeout = 30 * time.Second
 
 // Engine dispatches the deliveries of a store to handlers. It is inert until
@@ -18,11 +18,13 @@ const registerTimeout = 30 * time.Second
 // without them. All methods may be called from many goroutines. An engine that
 // was used must be stopped, and is not started again.
 type Engine struct {
-	store    Store
-	clock    *Clock
-	o        Options
-	log      *slog.Logger
-	handlers map[string]*handler
+	store Store
+	clock *Clock
+	o     Options
+	log   *slog.Logger
+
+	current atomic.Pointer[roster] // in force; changed by Reload alone
+	rosters map[int64]*roster      // by serial; belongs to live.mu
 
 	live   *live
 	ring   *ring
@@ -63,13 +65,6 @@ const (
 	stopped
 )
 
-// handler is a registered handler.
-type handler struct {
-	spec      HandlerSpec
-	inspector Inspector   // nil when it has none
-	failing   atomic.Bool // its last executions asked for another try
-}
-
 // New returns an engine on store and registers its handlers there. All faults of
 // o are reported at once, as an error that wraps [ErrInvalid]. The engine does
 // not own the store: close it after [Engine.Stop].
@@ -86,7 +81,7 @@ func New(store Store, o Options) (*Engine, error) {
 		clock:      store.Clock(),
 		o:          o,
 		log:        o.Logger,
-		handlers:   map[string]*handler{},
+		rosters:    map[int64]*roster{},
 		live:       newLive(),
 		ring:       newRing(ringSize),
 		expiry:     newAlarm(),
@@ -99,7 +94,9 @@ func New(store Store, o Options) (*Engine, error) {
 	}
 	e.bg, e.stopBG = context.WithCancel(context.Background())
 	store.Watch(e.ring.publish) // before the first change
-	if err := e.register(); err != nil {
+	first := newRoster(o, 1, nil)
+	e.know(first)
+	if err := e.register(e.bg, first); err != nil {
 		store.Watch(nil)
 		e.stopBG()
 		return nil, fmt.Errorf("register handlers: %w", err)
@@ -107,21 +104,10 @@ func New(store Store, o Options) (*Engine, error) {
 	return e, nil
 }
 
-func (e *Engine) register() error {
-	rs := make([]Registration, 0, len(e.o.Handlers))
-	for _, spec := range e.o.Handlers {
-		h := &handler{spec: spec}
-		h.inspector, _ = spec.Handler.(Inspector)
-		e.handlers[spec.Name] = h
-		rs = append(rs, Registration{
-			Name: spec.Name, Revision: spec.Revision, Effect: spec.Effect,
-			Slots: spec.Slots, Limit: spec.Concurrency, Inspect: h.inspector != nil,
-			Halt: spec.HaltOnFailure, MaxLosses: spec.MaxLosses,
-		})
-	}
-	ctx, cancel := context.WithTimeout(e.bg, registerTimeout)
+func (e *Engine) register(ctx context.Context, r *roster) error {
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	return e.store.Register(ctx, rs, e.o.Workers, e.o.Lease.Milliseconds())
+	return e.store.Register(ctx, r.registrations(), r.o.Workers, r.o.Lease.Milliseconds())
 }
 
 // Start runs recovery and then dispatches until [Engine.Stop]. It returns when
@@ -158,7 +144,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if e.o.Shared || found.Left > 0 {
 		e.goes.Go(func() { e.recoverByTimer(e.bg) })
 	}
-	e.log.Info("engine started", "handlers", len(e.handlers), "workers", e.o.Workers)
+	e.log.Info("engine started", "handlers", len(e.now().handlers), "workers", e.now().o.Workers)
 	return nil
 }
 

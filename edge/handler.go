@@ -133,4 +133,9 @@ type HandlerSpec struct {
 	// failed, until someone acts. A fault with Slots > 1.
 	HaltOnFailure bool
 	MaxLosses     int // default DefaultMaxLosses
+	// Retired is called once when the handler was replaced or left out by
+	// [Engine.Reload] and its last execution has ended: then Handler may be
+	// closed. It must not block. nil = nobody wants to know. Stop does not
+	// call it.
+	Retired func()
 }

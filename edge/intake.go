@@ -79,7 +79,7 @@ func (e *Engine) mayAccept(evs []Event) error {
 // submission validates and routes one event: every event comes through here,
 // follow-ups too.
 func (e *Engine) submission(ev Event) (Submission, error) {
-	if err := ev.Validate(e.o.MaxDataBytes); err != nil {
+	if err := ev.Validate(e.now().o.MaxDataBytes); err != nil {
 		return Submission{}, err
 	}
 	routes, err := e.route(&ev)
@@ -95,7 +95,8 @@ func (e *Engine) submission(ev Event) (Submission, error) {
 // route asks the router, and turns what it may not answer into an error or into
 // a fault of that route.
 func (e *Engine) route(ev *Event) (routes []Routed, err error) {
-	if e.o.Router == nil {
+	router := e.now().o.Router // asked once: it may be replaced meanwhile
+	if router == nil {
 		return nil, nil
 	}
 	defer func() {
@@ -104,7 +105,7 @@ func (e *Engine) route(ev *Event) (routes []Routed, err error) {
 			routes, err = nil, fmt.Errorf("%w on event %q of %q", errRouter, ev.ID, ev.Source)
 		}
 	}()
-	routes = e.o.Router.Route(ev)
+	routes = router.Route(ev)
 	if len(routes) > maxRoutes {
 		return nil, fmt.Errorf("%w: the event is owed to %d targets, the limit is %d", ErrInvalid, len(routes), maxRoutes)
 	}

@@ -77,9 +77,9 @@ const (
 
 // Reroute asks the router again about deliveries that are blocked because their
 // route failed, and gives those whose route works now their target. It returns
-// how many those were. Start does this once by itself.
+// how many those were. Start and Reload do this by themselves.
 func (e *Engine) Reroute(ctx context.Context) (int, error) {
-	if e.o.Router == nil {
+	if e.now().o.Router == nil {
 		return 0, nil
 	}
 	f := DeliveryFilter{State: Blocked, Code: CodeRouteError, Limit: reroutePage}

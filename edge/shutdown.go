@@ -58,9 +58,9 @@ func (e *Engine) shutdown(ctx context.Context) Summary {
 	e.stopClaims(ctx)
 	e.live.cancelWhere(ErrShutdown, func(r *run) bool { return r.phase == claimed })
 	if n := e.live.count(nil); n > 0 {
-		e.log.Info("stopping: running work may end by itself", "running", n, "grace_ms", e.o.ShutdownGrace.Milliseconds())
+		e.log.Info("stopping: running work may end by itself", "running", n, "grace_ms", e.now().o.ShutdownGrace.Milliseconds())
 	}
-	if !e.live.wait(ctx, e.o.ShutdownGrace-(e.clock.Mono()-began)) {
+	if !e.live.wait(ctx, e.now().o.ShutdownGrace-(e.clock.Mono()-began)) {
 		e.live.cancelWhere(ErrShutdown, func(r *run) bool { return true })
 		e.live.wait(context.Background(), e.o.ShutdownWait)
 		e.awaitStored()
@@ -101,7 +101,7 @@ func (e *Engine) stopClaims(ctx context.Context) {
 		return
 	}
 	stop()
-	t := time.NewTimer(e.o.ShutdownGrace)
+	t := time.NewTimer(e.now().o.ShutdownGrace)
 	defer t.Stop()
 	select {
 	case <-e.dispatched:

@@ -42,11 +42,12 @@ type Registration struct {
 	Name      string
 	Revision  string
 	Effect    Effect
-	Slots     int  // per target; 1 = strict
-	Limit     int  // deliveries of this handler that this owner may hold at once
-	Inspect   bool // claim first and start later; otherwise both in one commit
-	Halt      bool // on_failure = "halt"
-	MaxLosses int  // 0 = DefaultMaxLosses
+	Serial    int64 // of this declaration; each claim made under it carries it
+	Slots     int   // per target; 1 = strict
+	Limit     int   // deliveries of this handler that this owner may hold at once
+	Inspect   bool  // claim first and start later; otherwise both in one commit
+	Halt      bool  // on_failure = "halt"
+	MaxLosses int   // 0 = DefaultMaxLosses
 }
 
 // Intake takes events.
@@ -55,7 +56,10 @@ type Intake interface {
 	// that is not among them gets the gate GateMissing, one that came back
 	// loses it. Deliveries of rs that are blocked for a configuration reason
 	// become pending again. limit is how many deliveries this owner may hold
-	// in all, leaseMS how long a claim's lease lasts.
+	// in all, leaseMS how long a claim's lease lasts. It may be called again
+	// at any time: claims change from one declaration to the next at one
+	// commit, and when it returns, every claim made under an earlier one has
+	// been given to deliver. On an error the declaration may be in force.
 	Register(ctx context.Context, rs []Registration, limit int, leaseMS int64) error
 	// SetLimit changes how many deliveries of a registered handler this
 	// owner may hold at once, and how many in all.
@@ -75,6 +79,7 @@ type Claimed struct {
 	Started   bool  // the start was committed with the claim
 	ExpiresMS int64 // end of the lease
 	Retry     bool  // a retry, not a first try
+	Serial    int64 // of the Registration that it was made under
 }
 
 // Settlement ends an execution. Of the outcomes, Release takes retry, deferred,

@@ -76,19 +76,20 @@ func (e *Engine) becomeStubborn(r *run, w *watcher) {
 
 // applySpares tells the store how many slots a handler has with its spares.
 func (e *Engine) applySpares(name string) {
-	h := e.handlers[name]
+	e.spareMu.Lock()
+	defer e.spareMu.Unlock()
+	now := e.now()
+	h := now.handlers[name]
 	if h == nil {
 		return
 	}
-	e.spareMu.Lock()
-	defer e.spareMu.Unlock()
 	e.live.mu.Lock()
 	n, all := e.live.spares[name], 0
 	for _, s := range e.live.spares {
 		all += s
 	}
 	e.live.mu.Unlock()
-	e.store.SetLimit(name, h.spec.Concurrency+n, e.o.Workers+all)
+	e.store.SetLimit(name, h.spec.Concurrency+n, now.o.Workers+all)
 }
 
 func (e *Engine) stubbornRuns() int {

@@ -23,7 +23,7 @@ const (
 
 // newRun makes the run of a claim. mono is a time just before the claim.
 func (e *Engine) newRun(c Claimed, mono time.Duration, round *tally) *run {
-	r := &run{c: &c, h: e.handlers[c.Target.Handler], token: c.Token, target: c.Target, round: round, began: mono, started: c.Started}
+	r := &run{c: &c, h: e.handlerOf(&c), token: c.Token, target: c.Target, round: round, began: mono, started: c.Started}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.enter(r, mono)
 	if e.isStopping() { // the stop may have begun before r was live
@@ -86,6 +86,7 @@ func (e *Engine) abandoned(r *run) {
 func (e *Engine) leave(r *run) {
 	e.live.remove(r)
 	r.cancel(nil)
+	e.releaseHandler(r.h)
 	if r.left != nil {
 		r.left()
 	}

@@ -65,6 +65,7 @@ func (m *Model) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) erro
 		var out []edge.Claimed
 		var wake <-chan struct{}
 		var waitMS int64
+		m.giving.Lock()
 		err := m.update(ctx, "Dispatch", func(t *tx) error {
 			out = t.claim(edge.MaxBatchEvents)
 			if waitMS = t.nextDue(); waitMS >= 0 {
@@ -75,9 +76,12 @@ func (m *Model) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) erro
 			}
 			return nil
 		})
+		if len(out) > 0 && err == nil {
+			deliver(out)
+		}
+		m.giving.Unlock()
 		switch {
 		case len(out) > 0 && err == nil:
-			deliver(out)
 			continue
 		case ctx.Err() != nil:
 			return nil
@@ -314,7 +318,7 @@ func (t *tx) take(d *delivery) edge.Claimed {
 			Key:   edge.FormatID(edge.KindDelivery, t.node, int64(d.KeyOf)),
 			Fence: e.ID, Attempt: e.Attempt, DeadlineMS: d.ExpiresMS, Owner: t.owner,
 		},
-		Token: l.Token, Effect: e.Effect, Started: !r.Inspect, ExpiresMS: l.ExpiresMS, Retry: retry,
+		Token: l.Token, Effect: e.Effect, Started: !r.Inspect, ExpiresMS: l.ExpiresMS, Retry: retry, Serial: r.Serial,
 	}
 }
 

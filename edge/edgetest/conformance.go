@@ -53,6 +53,9 @@ func Conformance(t *testing.T, b Bench) {
 		"WatchSeesCommitsInOrder":         watchSeesCommitsInOrder,
 		"DispatchDelivers":                dispatchDelivers,
 		"PagesAreKeyset":                  pagesAreKeyset,
+		"ClaimsKeepTheirDeclaration":      claimsKeepTheirDeclaration,
+		"HandlersComeAndGo":               handlersComeAndGo,
+		"RegisterWaitsForDeliveries":      registerWaitsForDeliveries,
 		"FactsExplain":                    factsExplain,
 		"FactsOfChangedOrder":             factsOfChangedOrder,
 	} {

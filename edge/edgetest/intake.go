@@ -24,6 +24,9 @@ func (m *Model) Register(ctx context.Context, rs []edge.Registration, limit int,
 	if limit < 1 || leaseMS < 1 {
 		return fmt.Errorf("%w: limit %d and lease %d ms must be at least 1", edge.ErrInvalid, limit, leaseMS)
 	}
+	// What was claimed before is delivered when this returns.
+	m.giving.Lock()
+	defer m.giving.Unlock()
 	return m.update(ctx, "Register", func(t *tx) error {
 		m.regs, m.total, m.leaseMS = regs, limit, leaseMS
 		for name, h := range t.handlers {

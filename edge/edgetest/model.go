@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"sync"
 	"time"
 
 	"fencepost/edge"
@@ -17,6 +18,9 @@ type Model struct {
 	owner string
 	clock *edge.Clock
 	fault *faults
+	// giving is held from a claim of Dispatch until it was delivered. It is
+	// taken before state.lock.
+	giving sync.Mutex
 
 	// Guarded by state.lock.
 	regs        map[string]edge.Registration

@@ -328,7 +328,7 @@ func (tx *tx) claimed(d *delivery, t *target, class int, started bool) (edge.Cla
 			DeadlineMS: d.ExpiresMS,
 			Owner:      tx.w.store.owner,
 		},
-		Token: token, Effect: h.reg.Effect, Started: started, ExpiresMS: expires, Retry: class == 1,
+		Token: token, Effect: h.reg.Effect, Started: started, ExpiresMS: expires, Retry: class == 1, Serial: h.reg.Serial,
 	}, nil
 }
 

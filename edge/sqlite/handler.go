@@ -193,6 +193,7 @@ func (s *Store) Register(ctx context.Context, rs []edge.Registration, limit int,
 	var resized []int64
 	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
 		resized = resized[:0]
+		tx.undo = append(tx.undo, tx.w.hands.keepDeclared())
 		tx.w.hands.total, tx.w.hands.lease = limit, leaseMS
 		return tx.register(rs, &resized)
 	})
@@ -205,6 +206,22 @@ func (s *Store) Register(ctx context.Context, rs []edge.Registration, limit int,
 		}
 	}
 	return s.requeueConfigured(ctx, rs)
+}
+
+// keepDeclared returns what puts the declarations of now in force again.
+func (hs *handlers) keepDeclared() (restore func()) {
+	total, lease, regs := hs.total, hs.lease, hs.regs
+	limits := make(map[*handler]int, len(hs.byID))
+	declared := make(map[*handler]*edge.Registration, len(hs.byID))
+	for _, h := range hs.byID {
+		limits[h], declared[h] = h.limit, h.reg
+	}
+	return func() {
+		hs.total, hs.lease, hs.regs = total, lease, regs
+		for h := range limits {
+			h.limit, h.reg = limits[h], declared[h]
+		}
+	}
 }
 
 func (tx *tx) register(rs []edge.Registration, resized *[]int64) error {

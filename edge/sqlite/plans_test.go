@@ -488,6 +488,7 @@ func (e *everything) recovery() {
 	e.leave()
 
 	e.open()
+	require.NoError(t, e.s.Reconfigure(ctx, ""))
 	owners, err := e.s.DeadOwners(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []string{dead}, owners)

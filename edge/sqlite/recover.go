@@ -100,24 +100,55 @@ func (s *Store) leaseOwners(ctx context.Context) ([]string, error) {
 // one file.
 func (s *Store) joinSharers(ctx context.Context) error {
 	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
-		var others []string
-		const query = `SELECT name FROM owners WHERE config <> ? AND name <> ?`
-		err := tx.each(query, func(rows *sql.Rows) error {
-			var name string
-			err := rows.Scan(&name)
-			others = append(others, name)
+		if err := tx.agree(s.o.Config); err != nil {
 			return err
-		}, s.o.Config, s.owner)
+		}
+		_, err := tx.ownerID()
+		return err
+	})
+}
+
+// agree refuses a digest of the configuration that a live sharer does not have.
+func (tx *tx) agree(config string) error {
+	s := tx.w.store
+	var others []string
+	const query = `SELECT name FROM owners WHERE config <> ? AND name <> ?`
+	err := tx.each(query, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		others = append(others, name)
+		return err
+	}, config, s.owner)
+	if err != nil {
+		return err
+	}
+	for _, name := range others {
+		if !ownerIsDead(s.path, name) {
+			return fmt.Errorf("%w: %s is shared with an owner (%s) of another configuration; give all sharers the same handlers and routes", edge.ErrConflict, s.path, name)
+		}
+	}
+	return nil
+}
+
+// Reconfigure gives this opening another digest of its configuration, in place
+// of Options.Config. While a live sharer of the file has another one it is
+// refused, with ErrConflict.
+func (s *Store) Reconfigure(ctx context.Context, config string) error {
+	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		if s.o.Share {
+			if err := tx.agree(config); err != nil {
+				return err
+			}
+		}
+		id, err := tx.ownerID()
 		if err != nil {
 			return err
 		}
-		for _, name := range others {
-			if !ownerIsDead(s.path, name) {
-				return fmt.Errorf("%w: %s is shared with an owner (%s) of another configuration; give all sharers the same handlers and routes", edge.ErrConflict, s.path, name)
-			}
-		}
-		_, err = tx.ownerID()
-		return err
+		was := s.o.Config // like all of o that changes, the writer's own
+		tx.undo = append(tx.undo, func() { s.o.Config = was })
+		s.o.Config = config
+		tx.wrote = true
+		return tx.exec(`UPDATE owners SET config = ? WHERE id = ?`, config, id)
 	})
 }
 

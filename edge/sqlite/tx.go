@@ -23,10 +23,11 @@ type tx struct {
 	removed     []heldLease
 	onceRun     bool // a once execution was started
 	newOwner    int64
-	dispatching bool // the standing dispatch claims in this transaction
-	accepted    bool // the accepts of the batch have run
-	looked      int  // deliveries looked at for something to drop
-	finished    bool // a delivery has become final
+	undo        []func() // restore what is remembered beside the file, when nothing is committed
+	dispatching bool     // the standing dispatch claims in this transaction
+	accepted    bool     // the accepts of the batch have run
+	looked      int      // deliveries looked at for something to drop
+	finished    bool     // a delivery has become final
 	wrote       bool
 }
 

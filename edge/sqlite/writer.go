@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -492,6 +493,9 @@ func (w *writer) rollback(tx *tx) {
 	_, _ = w.conn.ExecContext(context.Background(), "ROLLBACK") // no transaction is open when COMMIT ended it
 	if tx != nil {
 		tx.undoHeld()
+		for _, undo := range slices.Backward(tx.undo) {
+			undo()
+		}
 	}
 	w.forget()
 }
