@@ -205,6 +205,16 @@ var badFiles = map[string]bad{
 	"a long pattern":       {r + "source = \"" + strings.Repeat("a", 513) + "\"\n", 7, "route[1].source", "has 513 bytes", "512"},
 	"a pattern with a tab": {r + "subject = \"a\\t\"\n", 7, "route[1].subject", "U+0009", "control characters"},
 	"time as key":          {r + "key = \"time\"\n", 7, "route[1].key", "cannot be a key", `"subject"`},
+	"an empty when":        {r + "when = \"\"\n", 7, "route[1].when", "is empty", "such as when = "},
+	"half a when":          {r + "when = \"data.amount >\"\n", 7, "route[1].when", "column 13: the expression ends too early", "docs/expressions.md"},
+	"when without data":    {r + "when = \"amount > 1\"\n", 7, "route[1].when", "column 1: amount is not known; the names are id,", "docs/expressions.md"},
+	"when with a clock":    {r + "when = \"now() > time\"\n", 7, "route[1].when", "reads no clock", "the names are id,"},
+	"when gives a number":  {r + "when = \"1 + 1\"\n", 7, "route[1].when", "it gives a number", "the names are id,"},
+	"when of other kinds":  {r + "when = \"type == 1\"\n", 7, "route[1].when", "column 6: a text is compared with a number", "the names are id,"},
+	"when on two lines":    {r + "when = \"true and\\n  type @ 1\"\n", 7, "route[1].when", "line 2, column 8", "the names are id,"},
+	"an open key":          {r + "key = \"${data.id\"\n", 7, "route[1].key", "${...} number 1 has no }", "the names are id,"},
+	"a bad key template":   {r + "key = \"a-${id}-${dta.id}\"\n", 7, "route[1].key", "${...} number 2: column 1: dta is not known", "docs/expressions.md"},
+	"a key of control":     {r + "key = \"${id}\\n\"\n", 7, "route[1].key", "control character", "the names are id,"},
 	"a key expression":     {r + "key = \"data.id\"\n", 7, "route[1].key", "not the name of an attribute", `"subject"`},
 	"a negative ttl":       {r + "ttl_s = -1\n", 7, "route[1].ttl_s", "-1 is out of range", "0 to 31536000"},
 }
@@ -331,6 +341,9 @@ func TestNoFaultShowsASecret(t *testing.T) {
 		"a kind":             "[[handler]]\nname = \"h\"\nkind = " + q,
 		"a handler":          l + "[[route]]\nname = \"r\"\nhandler = " + q,
 		"a key attribute":    r + "key = " + q,
+		"a key template":     r + "key = '${data " + q + "}'",
+		"when":               r + "when = '1 " + q + "'",
+		"when, unfinished":   r + "when = 'type == (" + q + " '",
 		"a pattern":          r + "type = \"" + canary + "\\n\"",
 	} {
 		t.Run(name, func(t *testing.T) {

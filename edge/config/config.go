@@ -116,9 +116,11 @@ type Route struct {
 	Type    string // pattern of the event's type; "*" = all
 	Source  string // pattern of the source; "*" = all
 	Subject string // pattern of the subject; "*" = all, none too
+	When    string // condition, see package expression; "true" = always
 	Handler string // name of a handler of this file
-	// Key names the attribute that becomes the target's key; "" = one line
-	// for the whole handler; nil = the default rule, [edge.DefaultKey].
+	// Key names the attribute that becomes the target's key, or is a template
+	// with ${...}; "" = one line for the whole handler; nil = the default
+	// rule, [edge.DefaultKey].
 	Key  *string
 	TTL  time.Duration // deliveries expire this long after accept; 0 = never
 	Line int           // of the route in the file

@@ -159,6 +159,7 @@ func TestRouteSettings(t *testing.T) {
 type = "order.*"
 source = "/shop/*"
 subject = "*-7"
+when = "data.amount > 9223372036854775808"
 key = "region"
 ttl_s = 90
 [[route]]
@@ -168,8 +169,8 @@ key = ""
 `)
 	region, none := "region", ""
 	require.Equal(t, []config.Route{
-		{Name: "r", Type: "order.*", Source: "/shop/*", Subject: "*-7", Handler: "h", Key: &region, TTL: 90 * time.Second, Line: 4},
-		{Name: "s", Type: "*", Source: "*", Subject: "*", Handler: "h", Key: &none, Line: 13},
+		{Name: "r", Type: "order.*", Source: "/shop/*", Subject: "*-7", When: "data.amount > 9223372036854775808", Handler: "h", Key: &region, TTL: 90 * time.Second, Line: 4},
+		{Name: "s", Type: "*", Source: "*", Subject: "*", When: "true", Handler: "h", Key: &none, Line: 14},
 	}, c.Routes)
 	require.Nil(t, mustParse(t, r).Routes[0].Key)
 }

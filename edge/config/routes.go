@@ -3,11 +3,12 @@ package config
 import (
 	"time"
 
+	"fencepost/edge/expression"
 	"fencepost/edge/route"
 )
 
 func readRoute(t *table) Route {
-	r := Route{Name: readName(t), Type: "*", Source: "*", Subject: "*", Line: t.doc.line(t.path)}
+	r := Route{Name: readName(t), Type: "*", Source: "*", Subject: "*", When: "true", Line: t.doc.line(t.path)}
 	for _, p := range []struct {
 		key string
 		to  *string
@@ -15,6 +16,9 @@ func readRoute(t *table) Route {
 		if s, ok := t.text(p.key, checkPattern); ok {
 			*p.to = s
 		}
+	}
+	if s, ok := t.text("when", checkWhen); ok {
+		r.When = s
 	}
 	r.Handler, _ = t.text("handler", func(s string) (string, string) {
 		if !validName(s) {
@@ -43,8 +47,11 @@ func checkPattern(s string) (problem, allowed string) {
 }
 
 func checkKey(s string) (problem, allowed string) {
+	if expression.IsTemplate(s) {
+		return checkTemplate(s, expression.Key)
+	}
 	if err := route.CheckKey(s); err != nil {
-		return err.Error(), `"subject", "source", "type", "id", the name of an extension such as "partitionkey", or "" for one line`
+		return err.Error(), `"subject", "source", "type", "id", the name of an extension such as "partitionkey", "" for one line, or a text with ${...} such as "${data.till}"`
 	}
 	return "", ""
 }

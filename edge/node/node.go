@@ -126,7 +126,7 @@ func newRouter(routes []config.Route) (*route.Router, error) {
 	for i, r := range routes {
 		rules[i] = route.Rule{
 			Name: r.Name, Type: r.Type, Source: r.Source, Subject: r.Subject,
-			Handler: r.Handler, Key: r.Key, TTL: r.TTL,
+			When: r.When, Handler: r.Handler, Key: r.Key, TTL: r.TTL,
 		}
 	}
 	return route.New(rules)

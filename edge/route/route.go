@@ -1,5 +1,5 @@
-// Package route decides which targets an event is owed to: matching of patterns
-// and making of target keys.
+// Package route decides which targets an event is owed to: matching of patterns,
+// conditions, and making of target keys.
 //
 // A [Router] is made once from the rules of the configuration and asked for each
 // event. It never changes, so it may be used from many goroutines.
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fencepost/edge"
+	"fencepost/edge/expression"
 )
 
 // Rule is one route.
@@ -18,9 +19,13 @@ type Rule struct {
 	Type    string // pattern of the event's type; "" = "*"
 	Source  string // pattern of the source; "" = "*"
 	Subject string // pattern of the subject, which is "" when absent; "" = "*"
+	// When is a condition, see package expression; "" and "true" = always. It is asked
+	// after the patterns. When it fails, that is a fault and not false.
+	When    string
 	Handler string // required
-	// Key names the attribute that becomes the target's key; "" = one line
-	// for the whole handler; nil = [edge.DefaultKey].
+	// Key names the attribute that becomes the target's key, or is a template
+	// with ${...}; "" = one line for the whole handler; nil =
+	// [edge.DefaultKey].
 	Key *string
 	TTL time.Duration // the delivery expires this long after accept; 0 = never
 }
@@ -33,7 +38,9 @@ type Router struct {
 type compiled struct {
 	name, handler              string
 	eventType, source, subject pattern
+	when                       *expression.Expr // nil = always
 	key                        *string
+	keyText                    *expression.Template // in place of key
 	ttlMS                      int64
 }
 
@@ -84,34 +91,81 @@ func compileRule(rule Rule) (compiled, error) {
 		}
 		*p.to = compile(p.text)
 	}
-	if rule.Key != nil {
+	return c, c.compile(rule)
+}
+
+// compile makes what a condition and a key need.
+func (c *compiled) compile(rule Rule) (err error) {
+	if rule.When != "" && rule.When != "true" {
+		if c.when, err = expression.CompileCondition(rule.When); err != nil {
+			return fmt.Errorf("when: %w", err)
+		}
+	}
+	switch {
+	case rule.Key == nil:
+	case expression.IsTemplate(*rule.Key):
+		if c.keyText, err = expression.CompileTemplate(*rule.Key, expression.Key); err != nil {
+			return fmt.Errorf("key: %w", err)
+		}
+	default:
 		if err := CheckKey(*rule.Key); err != nil {
-			return c, fmt.Errorf("key: %w", err)
+			return fmt.Errorf("key: %w", err)
 		}
 		key := *rule.Key
 		c.key = &key
 	}
-	return c, nil
+	return nil
 }
 
 // Route lists the targets that e is owed to, in the order of the rules; nil when
 // no rule matches. Two routes to one target make one entry, that of the first. A
-// route whose key fails on e makes an entry with the reason as its Fault, once
-// for each handler, and does not touch the others.
+// route whose condition or key fails on e makes an entry with the reason as its
+// Fault, once for each handler, and does not touch the others. The data is decoded
+// once, and only if a condition or key asks for it.
 func (r *Router) Route(e *edge.Event) []edge.Routed {
 	var out []edge.Routed
+	var env *expression.Env
 	for i := range r.routes {
 		c := &r.routes[i]
 		if !c.eventType.match(e.Type) || !c.source.match(e.Source) || !c.subject.match(e.Subject) {
 			continue
 		}
-		key, fault := render(c.key, e)
+		if env == nil && (c.when != nil || c.keyText != nil) {
+			env = expression.NewEnv(e)
+		}
+		key, fault, owes := c.decide(e, env)
+		if !owes {
+			continue
+		}
 		routed := edge.Routed{Route: c.name, Handler: c.handler, Key: key, TTLMS: c.ttlMS, Fault: fault}
 		if !owed(out, routed) {
 			out = append(out, routed)
 		}
 	}
 	return out
+}
+
+// decide asks the condition and makes the key. A fault owes too: it is kept where
+// people see it.
+func (c *compiled) decide(e *edge.Event, env *expression.Env) (key, fault string, owes bool) {
+	if c.when != nil {
+		switch ok, err := c.when.Bool(env); {
+		case err != nil:
+			return "", "when: " + err.Error(), true
+		case !ok:
+			return "", "", false
+		}
+	}
+	if c.keyText == nil {
+		key, fault = render(c.key, e)
+		return key, fault, true
+	}
+	key, err := c.keyText.Render(env)
+	if err != nil {
+		return "", "key: " + err.Error(), true
+	}
+	key, fault = bounded("key", key)
+	return key, fault, true
 }
 
 // owed reports whether the target of to is among those found. All faults of one

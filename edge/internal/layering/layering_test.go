@@ -91,6 +91,10 @@ var controls = map[string]control{
 		bad:  [][]source{one(importer("edge/config/x.go", "github.com/robfig/cron/v3")), one(importer("edge/node/x_test.go", "github.com/robfig/cron"))},
 		good: [][]source{one(importer("edge/schedule/x.go", "github.com/robfig/cron/v3"))},
 	},
+	"expr-lang only in edge/expression": {
+		bad:  [][]source{one(importer("edge/route/x.go", "github.com/expr-lang/expr")), one(importer("edge/config/x_test.go", "github.com/expr-lang/expr/parser"))},
+		good: [][]source{one(importer("edge/expression/x.go", "github.com/expr-lang/expr/parser"))},
+	},
 	"database packages only in edge/sqlite": {
 		bad: [][]source{
 			one(importer("edge/x.go", "database/sql")), one(importer("edge/api/x.go", "database/sql/driver")), one(importer("edge/cli/x.go", "github.com/jmoiron/sqlx")),
