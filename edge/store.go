@@ -48,6 +48,7 @@ type Registration struct {
 	Inspect   bool  // claim first and start later; otherwise both in one commit
 	Halt      bool  // on_failure = "halt"
 	MaxLosses int   // 0 = DefaultMaxLosses
+	Rate      Rate  // of claims; the zero value is no limit
 }
 
 // Intake takes events.
@@ -62,7 +63,8 @@ type Intake interface {
 	// been given to deliver. On an error the declaration may be in force.
 	Register(ctx context.Context, rs []Registration, limit int, leaseMS int64) error
 	// SetLimit changes how many deliveries of a registered handler this
-	// owner may hold at once, and how many in all.
+	// owner may hold at once, 0 for none, and how many in all. It holds until
+	// the next Register.
 	SetLimit(handler string, n, total int)
 	// Accept stores events with their deliveries, all in one transaction.
 	// The answers are in the order of the submissions; a fault of one event
@@ -232,6 +234,9 @@ type Operator interface {
 	// SetGate opens a handler's gate (GateOn), closes it (GateOff), or pauses
 	// it until resumeMS (GatePaused). A missing handler stays missing.
 	SetGate(ctx context.Context, handler string, g Gate, code string, resumeMS int64) (HandlerInfo, error)
+	// SetEpisode keeps the episode of a handler, in place of the one it had;
+	// the zero value ends it.
+	SetEpisode(ctx context.Context, handler string, e Episode) error
 	// Reroute gives a delivery blocked with route_error its target, at the
 	// tail of the line. When event and target have a delivery already, this
 	// one is cancelled.
@@ -298,6 +303,10 @@ type HandlerInfo struct {
 	ResumeMS int64 // for GatePaused
 	Revision string
 	Version  int64
+
+	Rate        Rate
+	RateReadyMS int64   // until when the rate limit lets nothing be claimed; 0 = it does not hold anything up
+	Episode     Episode // BeganMS 0 = its other side does not fail
 }
 
 // DeliveryFilter selects deliveries for a page. Zero fields select all.

@@ -42,6 +42,8 @@ func (m *Model) ClaimDelivery(ctx context.Context, id edge.DeliveryID) (edge.Cla
 		switch {
 		case tg.next != d || tg.ReadyMS == 0 || tg.ReadyMS > t.nowMS:
 			return illegal(d, edge.OnClaim, "nothing claimable, or not this one")
+		case ok && !t.hasToken(d.Target.Handler):
+			return illegal(d, edge.OnClaim, "the rate limit is reached")
 		case !ok || !gateOpen(t.handlers[d.Target.Handler], t.nowMS):
 			return illegal(d, edge.OnClaim, "the handler's gate is closed")
 		case first+retry >= r.Limit || t.heldInAll() >= m.total:
@@ -169,7 +171,7 @@ func (t *tx) pick() *target {
 	for _, name := range t.registered() {
 		r := t.regs[name]
 		first, retry := t.held(name)
-		if !gateOpen(t.handlers[name], t.nowMS) || first+retry >= r.Limit {
+		if !gateOpen(t.handlers[name], t.nowMS) || first+retry >= r.Limit || !t.hasToken(name) {
 			continue
 		}
 		if tg := t.pickOf(r, retry); tg != nil && (best == nil || tg.ReadyMS < best.ReadyMS) {
@@ -218,6 +220,12 @@ func (t *tx) earliest(handler string, retry bool) *target {
 	return best
 }
 
+// hasToken says that the rate limit of a handler lets one more be claimed.
+func (t *tx) hasToken(handler string) bool {
+	h := t.handlers[handler]
+	return h.Rate.ReadyMS(h.fullUS) <= t.nowMS
+}
+
 func isRetry(d *delivery) bool { return d.Attempts > 0 || d.Losses > 0 }
 
 // nextDue is when something that is not due now becomes claimable; -1 for
@@ -234,7 +242,7 @@ func (t *tx) nextDue() int64 {
 		if !ok || tg.ReadyMS == 0 || first+retry >= r.Limit {
 			continue
 		}
-		due := tg.ReadyMS
+		due := max(tg.ReadyMS, h.Rate.ReadyMS(h.fullUS))
 		switch h.Gate {
 		case edge.GateOn:
 		case edge.GatePaused:
@@ -299,6 +307,9 @@ func (t *tx) take(d *delivery) edge.Claimed {
 	e.Attempt = d.Attempts + 1
 	retry := isRetry(d)
 	t.retryLast[r.Name] = retry
+	if h := t.handlers[r.Name]; h.Rate.Limited() {
+		h.fullUS = h.Rate.Take(h.fullUS, t.nowMS)
+	}
 	tg := t.target(d.Target)
 	tg.servedMS = t.nowMS
 	d.Execution = e.ID

@@ -50,6 +50,9 @@ func normalRegistration(r edge.Registration) (edge.Registration, error) {
 	if r.Slots < 1 || r.Limit < 1 {
 		return r, fmt.Errorf("%w: handler %q: slots and limit must be at least 1", edge.ErrInvalid, r.Name)
 	}
+	if err := r.Rate.Validate(); err != nil {
+		return r, fmt.Errorf("%w: handler %q: %w", edge.ErrInvalid, r.Name, err)
+	}
 	if r.Halt && r.Slots > 1 {
 		return r, fmt.Errorf("%w: handler %q: halt on failure needs strict order (one slot per target)", edge.ErrInvalid, r.Name)
 	}
@@ -75,7 +78,11 @@ func (t *tx) registerOne(r edge.Registration) {
 		h.Revision = r.Revision
 		h.Version++
 	}
-	t.handlers[r.Name].slots = r.Slots
+	h = t.handlers[r.Name]
+	if r.Rate.Limited() && !h.Rate.Limited() {
+		h.fullUS = t.nowMS * 1000
+	}
+	h.slots, h.Rate, h.fullUS = r.Slots, r.Rate, r.Rate.Clamp(h.fullUS, t.nowMS)
 	for at, tg := range t.targets {
 		if at.Handler == r.Name && at.Key != edge.RouteErrorKey && tg.Slots != r.Slots {
 			tg.Slots = r.Slots

@@ -214,10 +214,22 @@ func (m *Model) SetGate(ctx context.Context, handler string, g edge.Gate, code s
 			row.GateCode = ""
 		}
 		h.Version++
-		out = h.HandlerInfo
+		out = t.handlerInfo(h)
 		return nil
 	})
 	return out, err
+}
+
+// SetEpisode keeps the episode of a handler.
+func (m *Model) SetEpisode(ctx context.Context, handler string, e edge.Episode) error {
+	return m.update(ctx, "SetEpisode", func(t *tx) error {
+		h := t.handlers[handler]
+		if h == nil {
+			return fmt.Errorf("%w: handler %q", edge.ErrNotFound, handler)
+		}
+		h.Episode = e
+		return nil
+	})
 }
 
 // Reroute gives a delivery that is blocked by a fault of its route its target.

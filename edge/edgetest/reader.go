@@ -105,7 +105,7 @@ func (m *Model) Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, erro
 		}
 		tg := t.target(d.Target)
 		out = edge.Facts{
-			Delivery: d.Delivery, Target: tg.TargetInfo, Handler: t.handlers[d.Target.Handler].HandlerInfo,
+			Delivery: d.Delivery, Target: tg.TargetInfo, Handler: t.handlerInfo(t.handlers[d.Target.Handler]),
 			Newer: d.newer, Held: t.heldByLive(d.Target.Handler), Doubted: t.clock.Doubted(),
 		}
 		for _, l := range t.leases {
@@ -179,12 +179,21 @@ func before(a, b edge.Target) bool {
 	return a.Handler < b.Handler || a.Handler == b.Handler && a.Key < b.Key
 }
 
+// handlerInfo is a handler as it is shown now.
+func (t *tx) handlerInfo(h *handler) edge.HandlerInfo {
+	info := h.HandlerInfo
+	if ready := h.Rate.ReadyMS(h.fullUS); ready > t.nowMS {
+		info.RateReadyMS = ready
+	}
+	return info
+}
+
 // Handlers returns all handlers by name.
 func (m *Model) Handlers(ctx context.Context) ([]edge.HandlerInfo, error) {
 	out := []edge.HandlerInfo{}
 	err := m.view(ctx, "Handlers", func(t *tx) error {
 		for _, h := range t.handlers {
-			out = append(out, h.HandlerInfo)
+			out = append(out, t.handlerInfo(h))
 		}
 		sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 		return nil

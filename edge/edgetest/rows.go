@@ -66,6 +66,8 @@ type handler struct {
 	edge.HandlerInfo
 	kept  edge.HandlerInfo // the gate to return to when it is no longer missing
 	slots int              // per target, as last registered
+
+	fullUS int64 // when the bucket of the rate limit is full again
 }
 
 type target struct {

@@ -246,6 +246,7 @@ func (t *tx) steppedBack(maxDelayMS int64) (done int) {
 		}
 	}
 	for _, h := range t.handlers {
+		h.fullUS = h.Rate.Clamp(h.fullUS, t.nowMS)
 		if h.Gate == edge.GatePaused && h.ResumeMS > latest {
 			h.ResumeMS = latest
 			h.Version++

@@ -149,7 +149,7 @@ func (tx *tx) nextHandler(fronts map[*handler]*front) (*handler, *front, error) 
 	var best *handler
 	var bestFront *front
 	for _, h := range tx.w.hands.byID {
-		if h.reg == nil || h.held[0]+h.held[1] >= h.limit || h.hint > tx.now || !h.opened(tx.now) {
+		if h.reg == nil || h.held[0]+h.held[1] >= h.limit || h.hint > tx.now || h.bucket.rate.ReadyMS(h.bucket.fullUS) > tx.now || !h.opened(tx.now) {
 			continue
 		}
 		f, ok := fronts[h]
@@ -297,6 +297,7 @@ func (tx *tx) claimed(d *delivery, t *target, class int, started bool) (edge.Cla
 	}
 	t.servedMS = tx.now
 	tx.hold(token, d.ID, h, class)
+	tx.takeToken(h)
 	x := &execution{token: token}
 	x.ID, x.Delivery, x.Attempt, x.ClaimedMS, x.Effect, x.Revision = d.Execution, d.ID, d.Attempts+1, tx.now, h.reg.Effect, h.reg.Revision
 	if started {

@@ -28,6 +28,8 @@ type handler struct {
 	// hint is a lower bound of the ready times of its targets: 0 = not known,
 	// never = none is ready.
 	hint int64
+
+	bucket bucket
 }
 
 const never = math.MaxInt64
@@ -98,7 +100,7 @@ func (hs *handlers) nextDue() int64 {
 		if h.reg == nil || h.held[0]+h.held[1] >= h.limit {
 			continue
 		}
-		due := max(h.hint, 1)
+		due := max(h.hint, h.bucket.rate.ReadyMS(h.bucket.fullUS), 1)
 		switch {
 		case h.gate == edge.GatePaused:
 			due = max(due, h.resumeMS)
@@ -145,6 +147,9 @@ func (tx *tx) loadHandlers() error {
 			delete(hs.byID, id)
 			delete(hs.byName, h.name)
 		}
+	}
+	if err == nil {
+		err = tx.loadBuckets()
 	}
 	hs.loaded = err == nil
 	return err
@@ -270,6 +275,9 @@ func (tx *tx) registerOne(h *handler, r *edge.Registration, resized *[]int64) er
 		*resized = append(*resized, h.id)
 	}
 	h.slots, h.revision = r.Slots, rev
+	if err := tx.setRate(h, r.Rate); err != nil {
+		return err
+	}
 	return tx.writeHandler(h)
 }
 
@@ -280,6 +288,9 @@ func registrationFault(r *edge.Registration) error {
 	}
 	if r.Slots < 1 || r.Limit < 1 {
 		return fmt.Errorf("%w: handler %s: slots and limit must be at least 1", edge.ErrInvalid, r.Name)
+	}
+	if err := r.Rate.Validate(); err != nil {
+		return fmt.Errorf("%w: handler %s: %w", edge.ErrInvalid, r.Name, err)
 	}
 	if r.Halt && r.Slots > 1 {
 		return fmt.Errorf("%w: handler %s: only a strict line can halt", edge.ErrInvalid, r.Name)
@@ -444,14 +455,7 @@ func (tx *tx) setGate(h *handler, g edge.Gate, code string, resumeMS int64) erro
 }
 
 func (tx *tx) handlerInfo(h *handler) (edge.HandlerInfo, error) {
-	info := edge.HandlerInfo{
-		Name: h.name, Gate: h.gate, GateCode: shownGateCode(h.gate, h.gateCode), ResumeMS: h.resumeMS, Version: h.version,
-	}
-	err := tx.row(`SELECT revision FROM revisions WHERE id = ?`, h.revision).Scan(&info.Revision)
-	if noRows(err) {
-		err = nil
-	}
-	return info, err
+	return scanHandlerInfo(tx.row(selectHandler+`WHERE h.name = ?`, h.name), tx.now)
 }
 
 // shownGateCode says why a gate is closed. The code of a missing handler's own

@@ -148,7 +148,7 @@ func (e *everything) register(more ...edge.Registration) {
 		{Name: "hook", Revision: "1", Effect: edge.Idempotent, Slots: 1, Limit: 64},
 		{Name: "see", Revision: "1", Effect: edge.Once, Slots: 1, Limit: 64, Inspect: true},
 		{Name: "pay", Revision: "1", Effect: edge.Once, Slots: 1, Limit: 64, Halt: true},
-		{Name: "pool", Revision: "1", Effect: edge.Idempotent, Slots: 3, Limit: 64},
+		{Name: "pool", Revision: "1", Effect: edge.Idempotent, Slots: 3, Limit: 64, Rate: edge.Rate{Interval: time.Microsecond * 10, Burst: 1000}},
 	}, more...)
 	require.NoError(e.t, e.s.Register(e.t.Context(), rs, 512, 60_000))
 }
@@ -361,6 +361,8 @@ func (e *everything) operators() {
 	_, err = e.s.ResumeTarget(ctx, d.Target)
 	require.NoError(t, err)
 
+	require.NoError(e.t, e.s.SetEpisode(ctx, "hook", edge.Episode{BeganMS: 1, SinceMS: 1, Failures: 5, Code: "x"}))
+	require.NoError(e.t, e.s.SetEpisode(ctx, "hook", edge.Episode{}))
 	_, err = e.s.SetGate(ctx, "hook", edge.GateOff, "", 0)
 	require.NoError(t, err)
 	_, err = e.s.SetGate(ctx, "hook", edge.GateOn, "", 0)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
 	"fencepost/edge"
 
@@ -254,13 +255,21 @@ func (s *Store) Targets(ctx context.Context, f edge.TargetFilter) ([]edge.Target
 	return list, err
 }
 
-const selectHandler = `SELECT h.name, h.gate, h.gate_code, coalesce(h.resume_ms, 0), coalesce(r.revision, ''), h.version
-	FROM handlers h LEFT JOIN revisions r ON r.id = h.revision `
+const selectHandler = `SELECT h.name, h.gate, h.gate_code, coalesce(h.resume_ms, 0), coalesce(r.revision, ''), h.version,
+	    coalesce(b.interval_us, 0), coalesce(b.burst, 0), coalesce(b.full_us, 0),
+	    coalesce(e.began_ms, 0), coalesce(e.since_ms, 0), coalesce(e.failures, 0), coalesce(e.code, '')
+	FROM handlers h LEFT JOIN revisions r ON r.id = h.revision LEFT JOIN rates b ON b.handler = h.id LEFT JOIN episodes e ON e.handler = h.id `
 
-func scanHandlerInfo(row rowScanner) (edge.HandlerInfo, error) {
+func scanHandlerInfo(row rowScanner, now int64) (edge.HandlerInfo, error) {
 	var h edge.HandlerInfo
-	err := row.Scan(&h.Name, &h.Gate, &h.GateCode, &h.ResumeMS, &h.Revision, &h.Version)
+	var interval, fullUS int64
+	err := row.Scan(&h.Name, &h.Gate, &h.GateCode, &h.ResumeMS, &h.Revision, &h.Version, &interval, &h.Rate.Burst, &fullUS,
+		&h.Episode.BeganMS, &h.Episode.SinceMS, &h.Episode.Failures, &h.Episode.Code)
 	h.GateCode = shownGateCode(h.Gate, h.GateCode)
+	h.Rate.Interval = time.Duration(interval) * time.Microsecond
+	if ready := h.Rate.ReadyMS(fullUS); ready > now {
+		h.RateReadyMS = ready
+	}
 	return h, err
 }
 
@@ -274,7 +283,7 @@ func (s *Store) Handlers(ctx context.Context) ([]edge.HandlerInfo, error) {
 		}
 		defer rows.Close()
 		for rows.Next() {
-			h, err := scanHandlerInfo(rows)
+			h, err := scanHandlerInfo(rows, s.o.Clock.NowMS())
 			if err != nil {
 				return err
 			}
@@ -316,7 +325,7 @@ func (s *Store) Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, erro
 		if f.Target, err = scanTargetInfo(q.QueryRowxContext(ctx, selectTarget+`WHERE t.id = ?`, d.target)); err != nil {
 			return err
 		}
-		if f.Handler, err = scanHandlerInfo(q.QueryRowxContext(ctx, selectHandler+`WHERE h.name = ?`, d.Target.Handler)); err != nil {
+		if f.Handler, err = scanHandlerInfo(q.QueryRowxContext(ctx, selectHandler+`WHERE h.name = ?`, d.Target.Handler), s.o.Clock.NowMS()); err != nil {
 			return err
 		}
 		if err := factsOfLine(ctx, q, d, &f); err != nil {

@@ -18,6 +18,7 @@ type tx struct {
 	changes     []edge.Change
 	claims      []edge.Claimed // of the standing dispatch
 	dirty       []*target
+	rated       []*handler                   // whose buckets were taken from
 	events      map[edge.EventID]*edge.Event // accepted in this transaction: claims need not read them
 	added       []heldKey
 	removed     []heldLease
@@ -133,6 +134,9 @@ func (tx *tx) finish() error {
 		if err := tx.exec(counter, name, n); err != nil {
 			return err
 		}
+	}
+	if err := tx.writeBuckets(); err != nil {
+		return err
 	}
 	tx.seq.commit++
 	const seq = `UPDATE sequences SET event = ?, delivery = ?, execution = ?, target = ?, commit_no = ? WHERE id = 1`

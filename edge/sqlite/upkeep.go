@@ -79,6 +79,7 @@ func (s *Store) ClockStepped(ctx context.Context, stepMS, maxDelayMS, sinceMS in
 func (tx *tx) steppedBack(maxDelayMS int64, limit int, swept *edge.Swept) error {
 	latest := tx.now + maxDelayMS
 	for _, h := range tx.w.hands.byID {
+		tx.clampBucket(h)
 		if h.resumeMS > latest {
 			h.resumeMS = latest
 			if err := tx.writeHandler(h); err != nil {
