@@ -15,13 +15,15 @@ import (
 	"fencepost/edge"
 	"fencepost/edge/api"
 	"fencepost/edge/config"
+	"fencepost/edge/service"
 	"fencepost/handlers"
 
 	"github.com/spf13/cobra"
 )
 
 // DefaultConfig is the configuration file when neither --config nor
-// FENCEPOST_CONFIG names one.
+// FENCEPOST_CONFIG names one; where it is not there, that of the installed
+// service is used ([service.ConfigPath]).
 const DefaultConfig = "fencepost.toml"
 
 // configVariable names the configuration file in the environment.
@@ -71,13 +73,13 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+")")
+	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+", else "+service.ConfigPath+")")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON: times in UTC, public ids")
 	root.AddCommand(
 		a.demo(), a.serve(), a.send(), a.listen(),
 		a.deliveries(), a.delivery(), a.explain(), a.cancel(), a.redrive(), a.resolve(),
 		a.target(), a.handler(), a.status(), a.check(), a.clock(),
-		a.schema(), a.bench(), a.version(),
+		a.schema(), a.bench(), a.version(), a.installService(),
 	)
 	a.noteRuns(root)
 	return root
@@ -198,6 +200,11 @@ func (a *app) configPath() string {
 	}
 	if path := os.Getenv(configVariable); path != "" {
 		return path
+	}
+	if _, err := os.Lstat(DefaultConfig); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(service.ConfigPath); err == nil {
+			return service.ConfigPath
+		}
 	}
 	return DefaultConfig
 }
