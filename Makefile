@@ -2,10 +2,10 @@
 
 export CGO_ENABLED = 0
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION ?= $(shell .ci/release/version 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long model-long crash crash-long lint cross schema fixture bench clean
+.PHONY: help build run test race check fuzz plans-long model-long crash crash-long lint cross schema fixture bench unit-score release reproducible clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,5 +65,14 @@ fixture: ## write the database of the present schema that later builds must be a
 bench: build ## measure this build against the naive form, on this disk
 	./fencepost bench --all --n 20000 --dir .
 
+unit-score: ## score the sandbox of the systemd unit (needs systemd-analyze)
+	@.ci/release/unit-score
+
+release: ## tarballs, deb, rpm, bill of materials and checksums into dist/, the same bytes for the same commit
+	.ci/release/build
+
+reproducible: ## build the release of this commit twice, elsewhere and otherwise, and compare
+	.ci/release/reproducible
+
 clean: ## remove what was built
-	rm -rf fencepost bin run
+	rm -rf fencepost bin dist run

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"fencepost/edge/config"
@@ -85,6 +86,9 @@ func warnOfOpenConfig(log *slog.Logger, path string) {
 // builtMS is the time of the commit that this program was built from; 0 when it
 // is not known.
 func builtMS() int64 {
+	if seconds, err := strconv.ParseInt(built, 10, 64); err == nil {
+		return seconds * 1000
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return 0

@@ -8,8 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker (Makefile).
-var version string
+// version, and built as seconds UTC of the commit, are set by the linker (Makefile,
+// .ci/release/build).
+var version, built string
 
 // programVersion is the version, else what the build knows of itself.
 func programVersion() string {

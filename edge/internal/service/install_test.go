@@ -40,7 +40,9 @@ func TestInstallService_SaysAndDoesNothing(t *testing.T) {
 
 	code, out = run("--json")
 	require.Zero(t, code)
-	var plan struct{ Files []struct{ Path, State string } }
+	var plan struct {
+		Files []struct{ Path, State string }
+	}
 	require.NoError(t, json.Unmarshal([]byte(out), &plan))
 	require.Len(t, plan.Files, 5)
 	require.Equal(t, "absent", plan.Files[0].State)
@@ -96,10 +98,17 @@ func TestInstallService_ApplyAgainAndAgain(t *testing.T) {
 func TestInstallService_WritesOverNothingThatAPersonChanged(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, root string){
-		"unit":           func(t *testing.T, root string) { appendTo(t, root+unitPath, "Nice=5\n") },
-		"unit by hand":   func(t *testing.T, root string) { require.NoError(t, os.WriteFile(root+unitPath, []byte("[Service]\nNice=5\n"), 0o644)) },
-		"other program":  func(t *testing.T, root string) { require.NoError(t, os.WriteFile(root+"/usr/local/bin/fencepost", []byte("#!/bin/sh\n"), 0o755)) },
-		"something else": func(t *testing.T, root string) { require.NoError(t, os.Remove(root+unitPath)); require.NoError(t, os.Symlink("/dev/null", root+unitPath)) },
+		"unit": func(t *testing.T, root string) { appendTo(t, root+unitPath, "Nice=5\n") },
+		"unit by hand": func(t *testing.T, root string) {
+			require.NoError(t, os.WriteFile(root+unitPath, []byte("[Service]\nNice=5\n"), 0o644))
+		},
+		"other program": func(t *testing.T, root string) {
+			require.NoError(t, os.WriteFile(root+"/usr/local/bin/fencepost", []byte("#!/bin/sh\n"), 0o755))
+		},
+		"something else": func(t *testing.T, root string) {
+			require.NoError(t, os.Remove(root+unitPath))
+			require.NoError(t, os.Symlink("/dev/null", root+unitPath))
+		},
 		"package": func(t *testing.T, root string) {
 			require.NoError(t, os.MkdirAll(root+"/usr/lib/systemd/system", 0o755))
 			appendTo(t, root+"/usr/lib/systemd/system/fencepost.service", "[Service]\n")
