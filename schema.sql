@@ -224,6 +224,7 @@ CREATE TABLE episodes (
     failures INTEGER NOT NULL, -- in a row, when it began
     code     TEXT NOT NULL     -- of the attempt with which it began
 ) STRICT;
+CREATE INDEX deliveries_unsuccessful ON deliveries (id, state) WHERE state = 'failed' OR state = 'cancelled' OR state = 'expired';
 
 PRAGMA application_id = 1718510448;
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;

@@ -55,6 +55,7 @@
 //	  -> leased     claim
 //	  -> running    claim_start
 //	  -> succeeded  already_consumed
+//	  -> pending    retry now
 //	  -> cancelled  cancel
 //	  -> expired    expire
 //	leased

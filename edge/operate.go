@@ -37,6 +37,40 @@ func (e *Engine) Redrive(ctx context.Context, r Redrive) (Delivery, error) {
 	return d, err
 }
 
+// RetryNow makes a waiting retry due now; see [Operator].
+func (e *Engine) RetryNow(ctx context.Context, id DeliveryID) (Delivery, error) {
+	d, err := e.store.RetryNow(ctx, id)
+	e.acted("retry asked for now", err, "delivery", e.publicID(id), "target", d.Target.String())
+	return d, err
+}
+
+// Bulk does one verb to many deliveries, each as it was seen; see [Operator].
+// Running handlers among those that are cancelled are told.
+func (e *Engine) Bulk(ctx context.Context, b Bulk) ([]BulkResult, error) {
+	rs, err := e.store.Bulk(ctx, b)
+	if err != nil {
+		return rs, err
+	}
+	done, stop := 0, map[DeliveryID]bool{}
+	for _, r := range rs {
+		if r.Err != nil {
+			continue
+		}
+		done++
+		if b.Verb == BulkCancel {
+			stop[r.Delivery.ID] = true
+		}
+	}
+	if done > 0 {
+		e.acted("bulk operation", nil, "verb", b.Verb, "asked", len(b.Items), "done", done,
+			"first", e.publicID(b.Items[0].Delivery), "last", e.publicID(b.Items[len(b.Items)-1].Delivery))
+	}
+	if len(stop) > 0 {
+		e.live.cancelWhere(ErrCancelled, func(r *run) bool { return r.c != nil && stop[r.c.Delivery] })
+	}
+	return rs, nil
+}
+
 // ResumeTarget ends a halt; see [Operator].
 func (e *Engine) ResumeTarget(ctx context.Context, t Target) (TargetInfo, error) {
 	info, err := e.store.ResumeTarget(ctx, t)

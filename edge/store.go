@@ -226,6 +226,13 @@ type Operator interface {
 	// Redrive returns the new generation. ErrConflict names the newer
 	// generation when there is one already.
 	Redrive(ctx context.Context, r Redrive) (Delivery, error)
+	// RetryNow makes a waiting retry due now and charges nothing; its gate and
+	// its line still hold it. One that is due already is returned as it is.
+	RetryNow(ctx context.Context, id DeliveryID) (Delivery, error)
+	// Bulk does one verb to up to MaxBulk deliveries in one transaction, each
+	// guarded by the version that was seen. The answers are in the order of the
+	// items; a refusal of one is in its answer and does not touch the others.
+	Bulk(ctx context.Context, b Bulk) ([]BulkResult, error)
 	// ResumeTarget ends a halt. ErrConflict when the target is not halted.
 	ResumeTarget(ctx context.Context, t Target) (TargetInfo, error)
 	// SkipTarget lets the line go past its stall: a held head is cancelled, a
@@ -316,16 +323,24 @@ type DeliveryFilter struct {
 	Target  *Target
 	Code    string
 	Event   EventID
-	Before  DeliveryID // keyset cursor: ids below this one
-	Limit   int        // 1..1000, default 50
+	// Type, Source and Subject are those of the event.
+	Type, Source, Subject string
+	SinceMS, UntilMS      int64 // accepted at or after, and before
+	Newest                bool  // only those of which no redrive has made another
+	// Before is the keyset cursor: ids below this one. For one target and a
+	// state that waits (held, pending, blocked) it is by place in line.
+	Before DeliveryID
+	Limit  int // 1..MaxPage, 0 = DefaultPage
 }
 
 // TargetFilter selects targets for a page.
 type TargetFilter struct {
 	Handler     string
 	OnlyStalled bool
+	Stall       Stall  // only targets that are stalled by this
+	OnlyOpen    bool   // only targets with deliveries that are not final
 	After       Target // keyset cursor: targets after this one, by handler and key
-	Limit       int    // 1..1000, default 50
+	Limit       int    // 1..MaxPage, 0 = DefaultPage
 }
 
 // Facts is all that explains why a delivery is where it is.
@@ -361,12 +376,25 @@ type Violation struct {
 // Reader answers questions. Reads have a deadline and never hold up writers.
 type Reader interface {
 	Delivery(ctx context.Context, id DeliveryID) (Delivery, error)
-	Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery, error) // newest first
+	// Deliveries returns a page, newest first. It looks until the page is full
+	// or nothing is left, in short reads; for people, ListDeliveries is better.
+	Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
+	// ListDeliveries returns a page, newest first, after looking at a bounded
+	// number of rows.
+	ListDeliveries(ctx context.Context, f DeliveryFilter) (DeliveryPage, error)
+	// ListEvents returns a page of events without their data, newest first,
+	// after looking at a bounded number of rows.
+	ListEvents(ctx context.Context, f EventFilter) (EventPage, error)
 	Event(ctx context.Context, id EventID) (Event, error)
 	Executions(ctx context.Context, id DeliveryID) ([]Execution, error) // oldest first
 	Facts(ctx context.Context, id DeliveryID) (Facts, error)
 	Targets(ctx context.Context, f TargetFilter) ([]TargetInfo, error) // by handler and key
-	Handlers(ctx context.Context) ([]HandlerInfo, error)               // by name
+	// ListTargets is Targets after looking at a bounded number of rows.
+	ListTargets(ctx context.Context, f TargetFilter) (TargetPage, error)
+	// Backlog says what waits longest, n targets at most, and how fast work is
+	// done; it never counts rows.
+	Backlog(ctx context.Context, n int) (Backlog, error)
+	Handlers(ctx context.Context) ([]HandlerInfo, error) // by name
 	Counters(ctx context.Context) (map[string]int64, error)
 	// Check reports every broken invariant; full also compares each stored
 	// body with its SHA-256.

@@ -36,6 +36,7 @@ const (
 	OnResolveRetry     Trigger = "resolve retry"
 	OnReconfigure      Trigger = "reconfigure"
 	OnReroute          Trigger = "reroute"
+	OnRetryNow         Trigger = "retry now"
 	OnCancel           Trigger = "cancel"
 	OnExpire           Trigger = "expire"
 	OnRedrive          Trigger = "redrive"
@@ -85,6 +86,7 @@ var Transitions = [...]Transition{
 	{Pending, OnClaim, Leased, false, NoCharge, "", "a worker holds the target's lease"},
 	{Pending, OnClaimStart, Running, false, NoCharge, "", "claimed and started in one commit: nothing to inspect"},
 	{Pending, OnAlreadyConsumed, Succeeded, false, NoCharge, "", "the effect of this event for this consumer is done"},
+	{Pending, OnRetryNow, Pending, false, NoCharge, "", "a waiting retry is due now; gate and line still hold it"},
 	{Pending, OnCancel, Cancelled, false, NoCharge, "", "called off before it began"},
 	{Pending, OnExpire, Expired, false, NoCharge, "", "its time passed, a waiting retry's too"},
 

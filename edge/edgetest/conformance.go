@@ -62,6 +62,10 @@ func Conformance(t *testing.T, b Bench) {
 		"HandlersComeAndGo":               handlersComeAndGo,
 		"RegisterWaitsForDeliveries":      registerWaitsForDeliveries,
 		"FactsExplain":                    factsExplain,
+		"RetryNowMakesItDue":              retryNowMakesItDue,
+		"BulkIsGuarded":                   bulkIsGuarded,
+		"ListsFilter":                     listsFilter,
+		"BacklogNamesTheWorst":            backlogNamesTheWorst,
 		"FactsOfChangedOrder":             factsOfChangedOrder,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,7 @@ var expectedMoves = []expectedMove{
 	{"pending, redriven", "claim_start", edge.Running, 0, 0},
 	{"pending, redriven", "already_consumed", edge.Succeeded, 0, 0},
 	{"pending, redriven", "cancel", edge.Cancelled, 0, 0},
+	{"pending, waiting", "retry now", edge.Pending, 0, 0},
 	{"pending, waiting", "cancel", edge.Cancelled, 0, 0},
 	{"pending, waiting", "expire", edge.Expired, 0, 0},
 
@@ -216,7 +217,7 @@ func movesHere(t *testing.T, b Bench, s situation, m expectedMove) {
 	require.Equal(t, before.Losses+m.losses, after.Losses, "losses charged")
 	require.Greater(t, after.Version, before.Version, "version")
 	require.Equal(t, m.to.Final(), after.FinishedMS != 0, "finished")
-	if m.to == edge.Pending && m.on != "reconfigure" && m.on != "reroute" && !strings.HasPrefix(m.on, "lease lost") {
+	if m.to == edge.Pending && m.on != "reconfigure" && m.on != "reroute" && m.on != "retry now" && !strings.HasPrefix(m.on, "lease lost") {
 		require.Greater(t, after.DueMS, r.clock.NowMS(), "due")
 	}
 	r.check()

@@ -9,28 +9,90 @@ import (
 
 // Cancel calls a delivery off.
 func (m *Model) Cancel(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error) {
+	return m.one(ctx, "Cancel", id, func(t *tx, d *delivery) (*delivery, error) { return d, t.cancel(d) })
+}
+
+// one runs a verb on one delivery and returns what it answers.
+func (m *Model) one(ctx context.Context, method string, id edge.DeliveryID, verb func(*tx, *delivery) (*delivery, error)) (edge.Delivery, error) {
 	var out edge.Delivery
-	err := m.update(ctx, "Cancel", func(t *tx) error {
+	err := m.update(ctx, method, func(t *tx) error {
 		d, err := t.find(id)
-		if err != nil {
-			return err
+		if err == nil {
+			d, err = verb(t, d)
 		}
-		switch d.State {
-		case edge.Held, edge.Pending:
-			t.move(d, edge.Cancelled, edge.CodeCancelled)
-		case edge.Leased:
-			x := t.free(t.leaseOn(d), edge.OutcomeCancelled, edge.CodeCancelled, "")
-			t.end(d, edge.Cancelled, edge.CodeCancelled, x)
-		case edge.Running:
-			if d.CancelMS == 0 {
-				d.CancelMS = t.nowMS
-				d.Version++
-				t.committed(d, d.Execution, "")
+		if err == nil {
+			out = d.Delivery
+		}
+		return err
+	})
+	return out, err
+}
+
+func (t *tx) cancel(d *delivery) error {
+	switch d.State {
+	case edge.Held, edge.Pending:
+		t.move(d, edge.Cancelled, edge.CodeCancelled)
+	case edge.Leased:
+		x := t.free(t.leaseOn(d), edge.OutcomeCancelled, edge.CodeCancelled, "")
+		t.end(d, edge.Cancelled, edge.CodeCancelled, x)
+	case edge.Running:
+		if d.CancelMS == 0 {
+			d.CancelMS = t.nowMS
+			d.Version++
+			t.committed(d, d.Execution, "")
+		}
+	case edge.Blocked:
+		return illegal(d, edge.OnCancel, "use resolve")
+	}
+	return nil
+}
+
+// RetryNow makes a waiting retry due now.
+func (m *Model) RetryNow(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error) {
+	return m.one(ctx, "RetryNow", id, func(t *tx, d *delivery) (*delivery, error) { return d, t.retryNow(d) })
+}
+
+func (t *tx) retryNow(d *delivery) error {
+	if d.State != edge.Pending {
+		return illegal(d, edge.OnRetryNow, "only what waits for a retry")
+	}
+	if d.DueMS > t.nowMS {
+		d.DueMS = t.nowMS
+		t.move(d, edge.Pending, d.Code)
+	}
+	return nil
+}
+
+// Bulk does one verb to many deliveries.
+func (m *Model) Bulk(ctx context.Context, b edge.Bulk) ([]edge.BulkResult, error) {
+	verb := map[edge.BulkVerb]func(*tx, *delivery) (*delivery, error){
+		edge.BulkCancel:   func(t *tx, d *delivery) (*delivery, error) { return d, t.cancel(d) },
+		edge.BulkRetryNow: func(t *tx, d *delivery) (*delivery, error) { return d, t.retryNow(d) },
+		edge.BulkRedrive: func(t *tx, d *delivery) (*delivery, error) {
+			return t.redrive(d, edge.Redrive{Delivery: d.ID, Again: b.Again, NewKey: b.NewKey})
+		},
+	}[b.Verb]
+	if verb == nil {
+		return nil, fmt.Errorf("%w: bulk verb %q", edge.ErrInvalid, b.Verb)
+	}
+	if len(b.Items) > edge.MaxBulk {
+		return nil, fmt.Errorf("%w: %d items, the limit is %d", edge.ErrInvalid, len(b.Items), edge.MaxBulk)
+	}
+	var out []edge.BulkResult
+	err := m.update(ctx, "Bulk", func(t *tx) error {
+		out = make([]edge.BulkResult, len(b.Items))
+		for i, item := range b.Items {
+			d, err := t.find(item.Delivery)
+			if err == nil && d.Version != item.Version {
+				err = illegal(d, edge.Trigger(b.Verb), "it has changed since it was seen")
 			}
-		case edge.Blocked:
-			return illegal(d, edge.OnCancel, "use resolve")
+			if err == nil {
+				d, err = verb(t, d)
+			}
+			if out[i].Err = err; err == nil {
+				out[i].Delivery = d.Delivery
+			}
 		}
-		out = d.Delivery
 		return nil
 	})
 	return out, err
@@ -87,31 +149,27 @@ func (m *Model) Resolve(ctx context.Context, r edge.Resolution) (edge.Delivery, 
 
 // Redrive makes a new generation of a final delivery.
 func (m *Model) Redrive(ctx context.Context, r edge.Redrive) (edge.Delivery, error) {
-	var out edge.Delivery
-	err := m.update(ctx, "Redrive", func(t *tx) error {
-		d, err := t.find(r.Delivery)
-		switch {
-		case err != nil:
-			return err
-		case !d.State.Final():
-			return illegal(d, edge.OnRedrive, "it is not final yet")
-		case d.newer != 0:
-			return fmt.Errorf("%w: delivery %d has a newer generation, %d: redrive that one", edge.ErrConflict, d.ID, d.newer)
-		case d.State == edge.Succeeded && !r.Again:
-			return illegal(d, edge.OnRedrive, "ask for it again to repeat the effect")
-		case d.Target.Key == edge.RouteErrorKey:
-			return illegal(d, edge.OnRedrive, "its route never named a target")
-		}
-		tg := t.target(d.Target)
-		line := edge.DeliveryID(0)
-		if tg.Stall == edge.StallHalted && tg.Stalled == d.ID {
-			line = d.Line
-			t.unhalt(tg)
-		}
-		out = t.renewGeneration(d, line, r).Delivery
-		return nil
-	})
-	return out, err
+	return m.one(ctx, "Redrive", r.Delivery, func(t *tx, d *delivery) (*delivery, error) { return t.redrive(d, r) })
+}
+
+func (t *tx) redrive(d *delivery, r edge.Redrive) (*delivery, error) {
+	switch {
+	case !d.State.Final():
+		return nil, illegal(d, edge.OnRedrive, "it is not final yet")
+	case d.newer != 0:
+		return nil, fmt.Errorf("%w: delivery %d has a newer generation, %d: redrive that one", edge.ErrConflict, d.ID, d.newer)
+	case d.State == edge.Succeeded && !r.Again:
+		return nil, illegal(d, edge.OnRedrive, "ask for it again to repeat the effect")
+	case d.Target.Key == edge.RouteErrorKey:
+		return nil, illegal(d, edge.OnRedrive, "its route never named a target")
+	}
+	tg := t.target(d.Target)
+	line := edge.DeliveryID(0)
+	if tg.Stall == edge.StallHalted && tg.Stalled == d.ID {
+		line = d.Line
+		t.unhalt(tg)
+	}
+	return t.renewGeneration(d, line, r), nil
 }
 
 // renewGeneration inserts the generation after d; line 0 is the tail.

@@ -5,21 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"sort"
+	"time"
 
 	"fencepost/edge"
 )
 
-const (
-	defaultPage = 50
-	largestPage = 1000
-)
-
 func pageLimit(n int) (int, error) {
 	if n == 0 {
-		return defaultPage, nil
+		return edge.DefaultPage, nil
 	}
-	if n < 1 || n > largestPage {
-		return 0, fmt.Errorf("%w: limit %d: 1 to %d", edge.ErrInvalid, n, largestPage)
+	if n < 1 || n > edge.MaxPage {
+		return 0, fmt.Errorf("%w: limit %d: 1 to %d", edge.ErrInvalid, n, edge.MaxPage)
 	}
 	return n, nil
 }
@@ -39,16 +35,32 @@ func (m *Model) Delivery(ctx context.Context, id edge.DeliveryID) (edge.Delivery
 
 // Deliveries returns a page, newest first.
 func (m *Model) Deliveries(ctx context.Context, f edge.DeliveryFilter) ([]edge.Delivery, error) {
+	p, err := m.ListDeliveries(ctx, f)
+	return p.Deliveries, err
+}
+
+// ListDeliveries returns a page, newest first; it always looks at everything.
+func (m *Model) ListDeliveries(ctx context.Context, f edge.DeliveryFilter) (edge.DeliveryPage, error) {
 	limit, err := pageLimit(f.Limit)
 	if err != nil {
-		return nil, err
+		return edge.DeliveryPage{}, err
 	}
-	out := []edge.Delivery{}
+	out := edge.DeliveryPage{Deliveries: []edge.Delivery{}}
 	err = m.view(ctx, "Deliveries", func(t *tx) error {
 		all := t.byID()
-		for i := len(all) - 1; i >= 0 && len(out) < limit; i-- {
-			if selects(f, all[i]) {
-				out = append(out, all[i].Delivery)
+		place := func(d *delivery) edge.DeliveryID { return d.ID }
+		if f.Target != nil && (f.State == edge.Held || f.State == edge.Pending || f.State == edge.Blocked) {
+			place = func(d *delivery) edge.DeliveryID { return d.Line }
+			sort.SliceStable(all, func(i, j int) bool { return all[i].Line < all[j].Line })
+		}
+		for i := len(all) - 1; i >= 0; i-- {
+			if !t.selects(f, all[i]) || f.Before != 0 && place(all[i]) >= f.Before {
+				continue
+			}
+			out.Deliveries = append(out.Deliveries, all[i].Delivery)
+			if len(out.Deliveries) == limit {
+				out.Next = place(all[i])
+				break
 			}
 		}
 		return nil
@@ -56,13 +68,54 @@ func (m *Model) Deliveries(ctx context.Context, f edge.DeliveryFilter) ([]edge.D
 	return out, err
 }
 
-func selects(f edge.DeliveryFilter, d *delivery) bool {
+func (t *tx) selects(f edge.DeliveryFilter, d *delivery) bool {
+	e := t.events[d.Event]
 	return (f.State == "" || d.State == f.State) &&
 		(f.Handler == "" || d.Target.Handler == f.Handler) &&
 		(f.Target == nil || d.Target == *f.Target) &&
 		(f.Code == "" || d.Code == f.Code) &&
 		(f.Event == 0 || d.Event == f.Event) &&
-		(f.Before == 0 || d.ID < f.Before)
+		(f.Type == "" || e.Type == f.Type) &&
+		(f.Source == "" || e.Source == f.Source) &&
+		(f.Subject == "" || e.Subject == f.Subject) &&
+		(f.SinceMS == 0 || d.AcceptedMS >= f.SinceMS) &&
+		(f.UntilMS == 0 || d.AcceptedMS < f.UntilMS) &&
+		(!f.Newest || d.newer == 0)
+}
+
+// ListEvents returns a page of events, newest first.
+func (m *Model) ListEvents(ctx context.Context, f edge.EventFilter) (edge.EventPage, error) {
+	limit, err := pageLimit(f.Limit)
+	if err != nil {
+		return edge.EventPage{}, err
+	}
+	out := edge.EventPage{Events: []edge.EventInfo{}}
+	err = m.view(ctx, "Events", func(t *tx) error {
+		for n := t.lastEvent; n > 0 && out.Next == 0; n-- {
+			e := t.events[n]
+			if e == nil || !selectsEvent(f, &e.Event) {
+				continue
+			}
+			x := edge.EventInfo{Event: cloneEvent(&e.Event), DataBytes: len(e.Data), Pruned: e.Data == nil}
+			x.Data = nil
+			out.Events = append(out.Events, x)
+			if len(out.Events) == limit {
+				out.Next = n
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func selectsEvent(f edge.EventFilter, e *edge.Event) bool {
+	return (f.Type == "" || e.Type == f.Type) &&
+		(f.Source == "" || e.Source == f.Source) &&
+		(f.Subject == "" || e.Subject == f.Subject) &&
+		(f.ID == "" || e.ID == f.ID) &&
+		(f.SinceMS == 0 || e.AcceptedMS >= f.SinceMS) &&
+		(f.UntilMS == 0 || e.AcceptedMS < f.UntilMS) &&
+		(f.Before == 0 || e.N < f.Before)
 }
 
 // Event returns one event.
@@ -153,20 +206,70 @@ func (t *tx) heldByLive(handler string) (n int) {
 
 // Targets returns a page by handler and key.
 func (m *Model) Targets(ctx context.Context, f edge.TargetFilter) ([]edge.TargetInfo, error) {
+	p, err := m.ListTargets(ctx, f)
+	return p.Targets, err
+}
+
+// ListTargets returns a page by handler and key; it always looks at everything.
+func (m *Model) ListTargets(ctx context.Context, f edge.TargetFilter) (edge.TargetPage, error) {
 	limit, err := pageLimit(f.Limit)
 	if err != nil {
-		return nil, err
+		return edge.TargetPage{}, err
 	}
-	out := []edge.TargetInfo{}
+	out := edge.TargetPage{Targets: []edge.TargetInfo{}}
 	err = m.view(ctx, "Targets", func(t *tx) error {
+		all := []edge.TargetInfo{}
 		for at, tg := range t.targets {
-			if (f.Handler == "" || at.Handler == f.Handler) &&
-				(!f.OnlyStalled || tg.Stall != edge.NoStall) && before(f.After, at) {
-				out = append(out, tg.TargetInfo)
+			if (f.Handler == "" || at.Handler == f.Handler) && (!f.OnlyStalled || tg.Stall != edge.NoStall) &&
+				(f.Stall == "" || tg.Stall == f.Stall) && (!f.OnlyOpen || tg.Open > 0) && before(f.After, at) {
+				all = append(all, tg.TargetInfo)
 			}
 		}
-		sort.Slice(out, func(i, j int) bool { return before(out[i].Target, out[j].Target) })
-		out = out[:min(limit, len(out))]
+		sort.Slice(all, func(i, j int) bool { return before(all[i].Target, all[j].Target) })
+		out.Targets = all[:min(limit, len(all))]
+		if len(out.Targets) == limit {
+			out.Next = out.Targets[limit-1].Target
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Backlog returns what waits longest.
+func (m *Model) Backlog(ctx context.Context, n int) (edge.Backlog, error) {
+	out := edge.Backlog{InFlight: map[string]int{}}
+	err := m.view(ctx, "Backlog", func(t *tx) error {
+		out.SinceMS = t.nowMS - time.Minute.Milliseconds()
+		for _, l := range t.leases {
+			if l.Delivery != 0 {
+				out.InFlight[l.Target.Handler]++
+			}
+		}
+		oldest := map[edge.Target]*delivery{}
+		for _, d := range t.byID() {
+			if d.FinishedMS > out.SinceMS {
+				out.Finished++
+			}
+			waits := d.State == edge.Held || d.State == edge.Pending || d.State == edge.Blocked
+			if o := oldest[d.Target]; waits && (o == nil || d.Line < o.Line) {
+				oldest[d.Target] = d
+			}
+		}
+		for at, d := range oldest {
+			out.Worst = append(out.Worst, edge.TargetBacklog{
+				Target: t.target(at).TargetInfo, Oldest: d.ID, OldestMS: d.AcceptedMS, State: d.State, Code: d.Code, DueMS: d.DueMS,
+			})
+		}
+		sort.Slice(out.Worst, func(i, j int) bool {
+			a, b := out.Worst[i], out.Worst[j]
+			return a.OldestMS < b.OldestMS || a.OldestMS == b.OldestMS && a.Oldest < b.Oldest
+		})
+		out.Worst = out.Worst[:min(n, len(out.Worst))]
+		for _, e := range t.events {
+			if out.OldestEventMS == 0 || e.AcceptedMS < out.OldestEventMS {
+				out.OldestEventMS = e.AcceptedMS
+			}
+		}
 		return nil
 	})
 	return out, err

@@ -99,6 +99,11 @@ var triggers = slices.Concat([]trigger{
 			_, err := r.s.Cancel(r.ctx, s.id)
 			return err
 		}},
+	{name: "retry now", quiet: func(d edge.Delivery, _ tokenKind) bool { return d.State == edge.Pending }, // it is due already
+		do: func(r *rig, s subject, _ key) error {
+			_, err := r.s.RetryNow(r.ctx, s.id)
+			return err
+		}},
 	{name: "expire", quiet: always, arm: func(r *rig, _ subject) { r.pass(situationTTL) },
 		do: func(r *rig, _ subject, _ key) error {
 			_, err := r.s.Expire(r.ctx, 100)

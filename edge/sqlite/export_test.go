@@ -35,3 +35,6 @@ func (s *Store) ConsumeForTest(ctx context.Context, id edge.DeliveryID) error {
 		return tx.consume(d, t)
 	})
 }
+
+// BoundListsForTest makes listings look at few rows at a time.
+func (s *Store) BoundListsForTest(first, next, most int) { s.bounds = listBounds{first, next, most} }

@@ -43,6 +43,8 @@ func TestModel(t *testing.T) {
 			"register":   p.register,
 			"gate":       p.gate,
 			"cancel":     p.cancel,
+			"retry now":  p.retryNow,
+			"bulk":       p.bulk,
 			"resolve":    p.resolve,
 			"redrive":    p.redrive,
 			"reroute":    p.reroute,
@@ -456,6 +458,28 @@ func (p *pair) cancel(t *rapid.T) {
 		s, serr := p.s.Cancel(p.ctx, d.ID)
 		m, merr := p.m.Cancel(p.ctx, d.ID)
 		p.sameDelivery("cancel", m, s, merr, serr)
+	}
+}
+
+func (p *pair) retryNow(t *rapid.T) {
+	if d, ok := p.delivery(t, edge.Pending); ok {
+		s, serr := p.s.RetryNow(p.ctx, d.ID)
+		m, merr := p.m.RetryNow(p.ctx, d.ID)
+		p.sameDelivery("retry now", m, s, merr, serr)
+	}
+}
+
+func (p *pair) bulk(t *rapid.T) {
+	b := edge.Bulk{Verb: rapid.SampledFrom([]edge.BulkVerb{edge.BulkCancel, edge.BulkRedrive, edge.BulkRetryNow}).Draw(t, "verb")}
+	off := rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(t, "version off by")
+	for _, d := range p.deliveries(p.m)[:min(6, len(p.deliveries(p.m)))] {
+		b.Items = append(b.Items, edge.BulkItem{Delivery: d.ID, Version: d.Version + off})
+	}
+	ss, serr := p.s.Bulk(p.ctx, b)
+	ms, merr := p.m.Bulk(p.ctx, b)
+	require.True(p.t, p.same("bulk", serr, merr))
+	for i := range ms {
+		p.sameDelivery("bulk "+string(b.Verb), ms[i].Delivery, ss[i].Delivery, ms[i].Err, ss[i].Err)
 	}
 }
 

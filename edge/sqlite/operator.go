@@ -215,6 +215,38 @@ func (tx *tx) redrive(d *delivery, t *target, r edge.Redrive) (edge.Delivery, er
 	return n.public(t), nil
 }
 
+// RetryNow makes a waiting retry due now; see [edge.Operator].
+func (s *Store) RetryNow(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error) {
+	var answer edge.Delivery
+	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		d, t, err := tx.deliveryAndTarget(id)
+		if err != nil {
+			return err
+		}
+		if err := tx.retryNow(d, t); err != nil {
+			return err
+		}
+		answer = d.public(t)
+		return nil
+	})
+	return answer, err
+}
+
+func (tx *tx) retryNow(d *delivery, t *target) error {
+	if d.State != edge.Pending {
+		return illegal(d, edge.OnRetryNow, "only a delivery that waits is tried sooner; a final one can be redriven, a blocked one resolved")
+	}
+	if d.DueMS <= tx.now {
+		return nil // the same answer
+	}
+	v := edge.Verdict{To: edge.Pending, Code: d.Code, DueMS: tx.now, Attempts: d.Attempts, Losses: d.Losses}
+	if err := tx.move(d, t, edge.OnRetryNow, v, "", ""); err != nil {
+		return err
+	}
+	tx.count("retries_now", 1)
+	return nil
+}
+
 // ResumeTarget ends a halt; see [edge.Operator].
 func (s *Store) ResumeTarget(ctx context.Context, name edge.Target) (edge.TargetInfo, error) {
 	return s.onTarget(ctx, name, func(tx *tx, t *target) error {

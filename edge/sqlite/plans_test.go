@@ -416,13 +416,30 @@ func (e *everything) reads() {
 	require.NoError(t, err)
 	for _, f := range []edge.DeliveryFilter{
 		{}, {Before: 10}, {State: edge.Blocked}, {State: edge.Blocked, Before: 10}, {State: edge.Pending}, {Event: 1},
-		{Handler: "hook"}, {Target: &edge.Target{Handler: "hook", Key: "line"}}, {Code: "test"},
+		{Handler: "hook"}, {Target: &edge.Target{Handler: "hook", Key: "line"}}, {Code: "test"}, {State: edge.Failed}, {State: edge.Cancelled, Handler: "hook"},
+		{State: edge.Expired}, {State: edge.Running}, {State: edge.Leased}, {State: edge.Succeeded}, {State: edge.Held}, {SinceMS: 1}, {UntilMS: 1}, {Newest: true},
+		{State: edge.Failed, Newest: true, Handler: "hook", Code: "test"}, {Type: "t"}, {Source: "s"}, {Subject: "s"},
+		{State: edge.Pending, Target: &edge.Target{Handler: "hook", Key: "line"}}, {State: edge.Blocked, Target: &edge.Target{Handler: "hook", Key: "line"}},
+		{State: edge.Pending, Target: &edge.Target{Handler: "hook", Key: "line"}, Code: "test", SinceMS: 1},
 	} {
 		_, err := e.s.Deliveries(ctx, f)
 		require.NoError(t, err)
 	}
+	e.s.BoundListsForTest(2, 2, 100)
+	_, err = e.s.ListDeliveries(ctx, edge.DeliveryFilter{SinceMS: 1, Code: "none"})
+	require.NoError(t, err)
+	_, err = e.s.ListEvents(ctx, edge.EventFilter{SinceMS: 1, Type: "none"})
+	require.NoError(t, err)
+	for _, f := range []edge.EventFilter{
+		{}, {Type: "t"}, {Source: "s"}, {Subject: "s"}, {ID: "i"}, {Source: "s", ID: "i"}, {SinceMS: 1}, {UntilMS: 1},
+	} {
+		_, err := e.s.ListEvents(ctx, f)
+		require.NoError(t, err)
+	}
+	_, err = e.s.Backlog(ctx, 10)
+	require.NoError(t, err)
 	for _, f := range []edge.TargetFilter{
-		{}, {Handler: "hook"}, {OnlyStalled: true}, {Handler: "hook", OnlyStalled: true},
+		{}, {Handler: "hook"}, {OnlyStalled: true}, {OnlyOpen: true}, {Stall: edge.StallBlocked}, {Handler: "hook", OnlyStalled: true},
 		{After: edge.Target{Handler: "hook", Key: "a"}}, {Handler: "hook", After: edge.Target{Handler: "hook", Key: "a"}},
 	} {
 		_, err := e.s.Targets(ctx, f)
@@ -607,15 +624,14 @@ var growing = regexp.MustCompile(`(?m)^\s*SCAN (deliveries|events|executions|tar
 
 // scans are the statements that may look at a whole table.
 var scans = []*regexp.Regexp{
-	// A page walks the ids downward and ends at its limit. What has no index
-	// (state, code, handler, target) is filtered, and cut by the read's deadline.
-	regexp.MustCompile(`^SELECT d\.id, .* FROM deliveries d JOIN targets t .* ORDER BY d\.id DESC LIMIT \?$`),
 	// Something to drop at the bound of the backlog, a few at a time.
 	regexp.MustCompile(`^SELECT id, target, state FROM deliveries WHERE id > \? ORDER BY id LIMIT \?$`),
 	// What is pruned of the node's own rows is few, and comes by number.
 	regexp.MustCompile(`^SELECT id, name FROM owners WHERE id < .* ORDER BY id LIMIT \?$`),
 	regexp.MustCompile(`^SELECT r\.id FROM revisions r WHERE r\.id < .* ORDER BY r\.id LIMIT \?$`),
 	regexp.MustCompile(`^SELECT h\.name, t\.key, .* ORDER BY h\.name, t\.key LIMIT \?$`),
+	// The stalled ones alone, up to a limit.
+	regexp.MustCompile(`^SELECT id FROM targets INDEXED BY targets_stalled WHERE stall IS NOT NULL LIMIT \?$`),
 	// After a step of the wall clock, and then only.
 	regexp.MustCompile(`^SELECT target FROM deliveries INDEXED BY deliveries_line WHERE state = 'pending' AND due_ms > \? LIMIT \?$`),
 	regexp.MustCompile(`^UPDATE deliveries SET due_ms = \?1 WHERE id IN \(SELECT id FROM deliveries INDEXED BY deliveries_line WHERE state = 'pending' AND due_ms > \?1 LIMIT \?2\)$`),

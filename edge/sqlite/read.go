@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
 	"fencepost/edge"
@@ -82,78 +81,6 @@ func (s *Store) Delivery(ctx context.Context, id edge.DeliveryID) (edge.Delivery
 	return answer, err
 }
 
-// pageLimit applies the bounds of a page.
-func pageLimit(n int) (int, error) {
-	const standard, most = 50, 1000
-	if n == 0 {
-		return standard, nil
-	}
-	if n < 1 || n > most {
-		return 0, fmt.Errorf("%w: limit %d: must be 1 to %d", edge.ErrInvalid, n, most)
-	}
-	return n, nil
-}
-
-// Deliveries returns a page, newest first; see [edge.Reader].
-func (s *Store) Deliveries(ctx context.Context, f edge.DeliveryFilter) ([]edge.Delivery, error) {
-	limit, err := pageLimit(f.Limit)
-	if err != nil {
-		return nil, err
-	}
-	where, args := deliveryWhere(f)
-	list := []edge.Delivery{}
-	err = s.read(ctx, func(ctx context.Context, q queryer) error {
-		rows, err := q.QueryxContext(ctx, selectDelivery+where+` ORDER BY d.id DESC LIMIT ?`, append(args, limit)...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			d, err := scanPublic(rows)
-			if err != nil {
-				return err
-			}
-			list = append(list, d.Delivery)
-		}
-		return rows.Err()
-	})
-	return list, err
-}
-
-func deliveryWhere(f edge.DeliveryFilter) (string, []any) {
-	var terms []string
-	var args []any
-	add := func(term string, arg any) {
-		terms = append(terms, term)
-		args = append(args, arg)
-	}
-	if f.State == edge.Blocked {
-		terms = append(terms, `d.state = 'blocked'`) // as a literal, so that its index is used
-	} else if f.State != "" {
-		add(`d.state = ?`, string(f.State))
-	}
-	if f.Handler != "" {
-		add(`h.name = ?`, f.Handler)
-	}
-	if f.Target != nil {
-		add(`h.name = ?`, f.Target.Handler)
-		add(`t.key = ?`, f.Target.Key)
-	}
-	if f.Code != "" {
-		add(`d.code = ?`, f.Code)
-	}
-	if f.Event != 0 {
-		add(`d.event = ?`, int64(f.Event))
-	}
-	if f.Before != 0 {
-		add(`d.id < ?`, int64(f.Before))
-	}
-	if len(terms) == 0 {
-		return "", nil
-	}
-	return `WHERE ` + strings.Join(terms, " AND "), args
-}
-
 // Event returns an event with its data; see [edge.Reader].
 func (s *Store) Event(ctx context.Context, id edge.EventID) (edge.Event, error) {
 	var answer edge.Event
@@ -216,43 +143,6 @@ func scanTargetInfo(row rowScanner) (edge.TargetInfo, error) {
 	var t edge.TargetInfo
 	err := row.Scan(&t.Target.Handler, &t.Target.Key, &t.Slots, &t.Busy, &t.Open, &t.ReadyMS, &t.Stall, &t.Stalled, &t.Version)
 	return t, err
-}
-
-// Targets returns a page by handler and key; see [edge.Reader].
-func (s *Store) Targets(ctx context.Context, f edge.TargetFilter) ([]edge.TargetInfo, error) {
-	limit, err := pageLimit(f.Limit)
-	if err != nil {
-		return nil, err
-	}
-	where := `WHERE (h.name, t.key) > (?, ?)`
-	args := []any{f.After.Handler, f.After.Key}
-	if f.After == (edge.Target{}) {
-		where, args = `WHERE 1`, nil
-	}
-	if f.Handler != "" {
-		where += ` AND h.name = ?`
-		args = append(args, f.Handler)
-	}
-	if f.OnlyStalled {
-		where += ` AND t.stall IS NOT NULL`
-	}
-	list := []edge.TargetInfo{}
-	err = s.read(ctx, func(ctx context.Context, q queryer) error {
-		rows, err := q.QueryxContext(ctx, selectTarget+where+` ORDER BY h.name, t.key LIMIT ?`, append(args, limit)...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			t, err := scanTargetInfo(rows)
-			if err != nil {
-				return err
-			}
-			list = append(list, t)
-		}
-		return rows.Err()
-	})
-	return list, err
 }
 
 const selectHandler = `SELECT h.name, h.gate, h.gate_code, coalesce(h.resume_ms, 0), coalesce(r.revision, ''), h.version,

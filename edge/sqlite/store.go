@@ -70,6 +70,7 @@ type Store struct {
 	limits  atomic.Pointer[Limits]
 	bytes   bytesHeld
 	refused atomic.Int64 // events refused: backlog or space
+	bounds  listBounds
 }
 
 var _ edge.Store = (*Store)(nil)
@@ -97,7 +98,7 @@ func Open(path string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{path: path, o: o, owner: edge.NewName(), log: o.Logger}
+	s := &Store{path: path, o: o, owner: edge.NewName(), log: o.Logger, bounds: standardBounds}
 	s.SetLimits(o.Limits)
 	if err := s.open(context.Background()); err != nil {
 		_ = s.closeHandles()
