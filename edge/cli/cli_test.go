@@ -187,8 +187,8 @@ func TestServe_RefusesBadConfigurations(t *testing.T) {
 		want   string
 		code   int
 	}{
-		"unknown key":  {"sokcet = \"x\"\n", "fencepost.toml:6", api.ExitUsage},
-		"no TOML":      {"[[\n", "fencepost.toml:6", api.ExitUsage},
+		"unknown key":  {"sokcet = \"x\"\n", "fencepost.toml:7", api.ExitUsage},
+		"no TOML":      {"[[\n", "fencepost.toml:7", api.ExitUsage},
 		"no handler":   {"[[route]]\nname = \"a\"\nhandler = \"b\"\n", "handler", api.ExitUsage},
 		"no directory": {"token_file = \"/nowhere/token\"\n", "token_file", api.ExitUsage},
 		"long socket":  {"socket = \"/tmp/" + strings.Repeat("x", 200) + "\"\n", "shorter", api.ExitUsage},

@@ -14,6 +14,7 @@ import (
 
 	"fencepost/edge"
 	"fencepost/edge/api"
+	"fencepost/edge/node"
 
 	"github.com/spf13/cobra"
 )
@@ -33,16 +34,18 @@ func (a *app) demo() *cobra.Command {
 			"hand in a first event. Ctrl-C stops both. The database stays, so the next run goes on with it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if a.config == "" && os.Getenv(configVariable) == "" {
+			example := a.config == "" && os.Getenv(configVariable) == ""
+			if example {
 				a.config = "config.example.toml"
 			}
-			return a.runDemo(cmd.Context())
+			// The example's command is harmless, also as root.
+			return a.runDemo(cmd.Context(), node.Options{AllowRootCommands: example})
 		},
 	}
 }
 
 // runDemo ends when ctx is done or when node or receiver end.
-func (a *app) runDemo(ctx context.Context) error {
+func (a *app) runDemo(ctx context.Context, o node.Options) error {
 	secret, err := demoSigningSecret()
 	if err != nil {
 		return err
@@ -66,7 +69,7 @@ func (a *app) runDemo(ctx context.Context) error {
 			stop(fmt.Errorf("first event: %w", err))
 		}
 	})
-	err = a.runNode(ctx, false)
+	err = a.runNode(ctx, o)
 	cause := context.Cause(ctx)
 	stop(nil)
 	receiver.Wait()

@@ -53,7 +53,7 @@ func newSite(t *testing.T, config string) *site {
 
 func (s *site) configure(t *testing.T, config string) {
 	t.Helper()
-	head := fmt.Sprintf("[node]\ndata = %q\nshutdown_grace_s = 5\n[http]\nlisten = \"127.0.0.1:0\"\n", s.path("db"))
+	head := fmt.Sprintf("[node]\ndata = %q\nallow_root_commands = true\nshutdown_grace_s = 5\n[http]\nlisten = \"127.0.0.1:0\"\n", s.path("db"))
 	require.NoError(t, os.WriteFile(s.path("fencepost.toml"), []byte(head+config), 0o600))
 }
 

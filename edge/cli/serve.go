@@ -27,13 +27,17 @@ func (a *app) serve() *cobra.Command {
 			"SIGTERM or Ctrl-C stops it in stages: no more claims, running work may end within\n" +
 			"shutdown_grace_s, then it is cut and accounted for. A second signal ends it at once.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runNode(cmd.Context(), share) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.runNode(cmd.Context(), node.Options{Share: share})
+		},
 	}
 	c.Flags().BoolVar(&share, "share", false, "let several nodes work on one database file (slower; each needs its own listen and socket)")
 	return c
 }
 
-func (a *app) runNode(ctx context.Context, share bool) error {
+// runNode runs the node of the configuration; the program's own options are
+// filled in.
+func (a *app) runNode(ctx context.Context, o node.Options) error {
 	c, err := a.load()
 	if err != nil {
 		return err
@@ -49,13 +53,9 @@ func (a *app) runNode(ctx context.Context, share bool) error {
 	defer tell.Close()
 	warnOfOpenConfig(log, c.File)
 	tell.Status("opening the database")
-	n, err := node.New(c, node.Options{
-		Logger:     log,
-		Notify:     tell,
-		Share:      share,
-		Version:    programVersion(),
-		EarliestMS: builtMS(),
-	})
+	o.Logger, o.Notify = log, tell
+	o.Version, o.EarliestMS = programVersion(), builtMS()
+	n, err := node.New(c, o)
 	if err != nil {
 		return err
 	}

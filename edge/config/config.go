@@ -60,6 +60,9 @@ type Node struct {
 	// AllowAddresses, allow_addresses: ranges to which every handler may
 	// connect, though they are special.
 	AllowAddresses []netip.Prefix
+	// AllowRootCommands is allow_root_commands: whether a node that runs as root
+	// may have handlers of kind "command".
+	AllowRootCommands bool
 }
 
 // HTTP is the section [http].

@@ -41,15 +41,16 @@ var timed = map[string]struct {
 	when When
 	of   func(*Config) any
 }{
-	"node.data":             {AtRestart, func(c *Config) any { return c.Node.Data }},
-	"node.durability":       {AtRestart, func(c *Config) any { return c.Node.Durability }},
-	"node.workers":          {AtReload, func(c *Config) any { return c.Node.Workers }},
-	"node.lease_s":          {AtRestart, func(c *Config) any { return c.Node.Lease }},
-	"node.shutdown_grace_s": {AtReload, func(c *Config) any { return c.Node.ShutdownGrace }},
-	"node.log_level":        {AtReload, func(c *Config) any { return c.Node.LogLevel }},
-	"node.log_format":       {AtRestart, func(c *Config) any { return c.Node.LogFormat }},
-	"node.allow_private":    {AtClaim, func(c *Config) any { return c.Node.AllowPrivate }},
-	"node.allow_addresses":  {AtClaim, func(c *Config) any { return c.Node.AllowAddresses }},
+	"node.data":                {AtRestart, func(c *Config) any { return c.Node.Data }},
+	"node.durability":          {AtRestart, func(c *Config) any { return c.Node.Durability }},
+	"node.workers":             {AtReload, func(c *Config) any { return c.Node.Workers }},
+	"node.lease_s":             {AtRestart, func(c *Config) any { return c.Node.Lease }},
+	"node.shutdown_grace_s":    {AtReload, func(c *Config) any { return c.Node.ShutdownGrace }},
+	"node.log_level":           {AtReload, func(c *Config) any { return c.Node.LogLevel }},
+	"node.log_format":          {AtRestart, func(c *Config) any { return c.Node.LogFormat }},
+	"node.allow_private":       {AtClaim, func(c *Config) any { return c.Node.AllowPrivate }},
+	"node.allow_addresses":     {AtClaim, func(c *Config) any { return c.Node.AllowAddresses }},
+	"node.allow_root_commands": {AtReload, func(c *Config) any { return c.Node.AllowRootCommands }},
 
 	"http.listen":         {AtRestart, func(c *Config) any { return c.HTTP.Listen }},
 	"http.allowed_hosts":  {AtReload, func(c *Config) any { return c.HTTP.AllowedHosts }},

@@ -40,6 +40,9 @@ func readNode(t *table) Node {
 	if ranges, ok := readAddresses(t, "allow_addresses"); ok {
 		n.AllowAddresses = ranges
 	}
+	if v, ok := t.boolean("allow_root_commands"); ok {
+		n.AllowRootCommands = v
+	}
 	return n
 }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"time"
 
 	"fencepost/edge"
@@ -26,6 +28,9 @@ type checker interface{ Check() error }
 func (n *Node) handlers() ([]edge.HandlerSpec, error) {
 	var specs []edge.HandlerSpec
 	var faults []error
+	if err := n.mayRunCommands(); err != nil {
+		return nil, err
+	}
 	n.checks = map[string]checker{}
 	for i := range n.c.Handlers {
 		h := &n.c.Handlers[i]
@@ -43,6 +48,20 @@ func (n *Node) handlers() ([]edge.HandlerSpec, error) {
 		specs = append(specs, spec(h, impl))
 	}
 	return specs, errors.Join(faults...)
+}
+
+// mayRunCommands refuses command handlers as root, unless it was asked for: each
+// would be a root shell for whoever can write to its program.
+func (n *Node) mayRunCommands() error {
+	if os.Geteuid() != 0 || n.o.AllowRootCommands || n.c.Node.AllowRootCommands {
+		return nil
+	}
+	for _, h := range n.c.Handlers {
+		if h.Kind == config.KindCommand {
+			return fmt.Errorf("%w: %s:%d: handler %q: its command would run as root: run the node as a user of its own (fencepost install-service says how), or set allow_root_commands = true in [node] if it is meant", edge.ErrInvalid, n.c.File, h.Line, h.Name)
+		}
+	}
+	return nil
 }
 
 func (n *Node) handler(h *config.Handler) (edge.Handler, error) {
@@ -177,6 +196,9 @@ func (n *Node) warn() {
 	}
 	if n.c.Node.Durability == config.Normal {
 		n.log.Warn("durability is normal: a power loss may cost about the last second of what was acknowledged")
+	}
+	if os.Geteuid() == 0 && slices.ContainsFunc(n.c.Handlers, func(h config.Handler) bool { return h.Kind == config.KindCommand }) {
+		n.log.Warn("the node runs as root, and so do the commands of its handlers, as it was told: a user of its own is safer (fencepost install-service)")
 	}
 	if n.o.Share {
 		n.log.Warn("the database is shared: limits of workers and handlers hold for each process")

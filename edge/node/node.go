@@ -36,6 +36,8 @@ type Options struct {
 	// when this program was built; a clock that reads earlier is doubted.
 	EarliestMS int64
 	Clock      *edge.Clock // nil means the system's clock
+	// AllowRootCommands is as allow_root_commands of the configuration.
+	AllowRootCommands bool
 	// Notify tells the service manager how the node is; nil tells nobody.
 	Notify *service.Notifier
 }

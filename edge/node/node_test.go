@@ -45,7 +45,7 @@ func (s site) path(name string) string { return filepath.Join(s.dir, name) }
 // nodes on one database.
 func (s site) config(t *testing.T, name, text string) config.Config {
 	t.Helper()
-	head := fmt.Sprintf("[node]\ndata = %q\nshutdown_grace_s = 1\n[http]\nlisten = \"127.0.0.1:0\"\nsocket = %q\n", s.path("db"), s.path(name))
+	head := fmt.Sprintf("[node]\ndata = %q\nallow_root_commands = true\nshutdown_grace_s = 1\n[http]\nlisten = \"127.0.0.1:0\"\nsocket = %q\n", s.path("db"), s.path(name))
 	c, err := config.Parse("test.toml", []byte(head+text))
 	require.NoError(t, err)
 	return *c

@@ -92,7 +92,7 @@ func nodeIn(t *testing.T, dir, name string, share bool, rest string, lines ...st
 }
 
 func (n *node) configure(rest string, lines ...string) {
-	text := fmt.Sprintf("[node]\ndata = %q\nlog_format = \"json\"\n%s\n[http]\nlisten = \"127.0.0.1:0\"\nsocket = %q\n%s",
+	text := fmt.Sprintf("[node]\ndata = %q\nallow_root_commands = true\nlog_format = \"json\"\n%s\n[http]\nlisten = \"127.0.0.1:0\"\nsocket = %q\n%s",
 		filepath.Join(n.dir, "d.db"), strings.Join(lines, "\n"), n.socket, rest)
 	require.NoError(n.t, os.WriteFile(n.config, []byte(text), 0o600))
 }

@@ -47,7 +47,7 @@ func newSite(t *testing.T, rest string) *site {
 func (s *site) write(rest string) {
 	s.t.Helper()
 	node, after, _ := strings.Cut(rest, "{HTTP}")
-	text := fmt.Sprintf("[node]\ndata = %q\nlog_level = \"debug\"\nshutdown_grace_s = 1\n%s\n[http]\nlisten = \"127.0.0.1:0\"\n%s\n", s.path("d.db"), node, after)
+	text := fmt.Sprintf("[node]\ndata = %q\nallow_root_commands = true\nlog_level = \"debug\"\nshutdown_grace_s = 1\n%s\n[http]\nlisten = \"127.0.0.1:0\"\n%s\n", s.path("d.db"), node, after)
 	require.NoError(s.t, os.WriteFile(s.config, []byte(text), 0o600))
 }
 
@@ -84,15 +84,23 @@ func (s *site) ok(args ...string) string {
 func (s *site) start() {
 	s.t.Helper()
 	s.spawn()
-	await(s.t, "the node is ready", func() bool {
+	over := func() bool {
 		select {
 		case <-s.done:
-			s.t.Fatalf("the node ended: %s\n%s", s.cmd.ProcessState, s.log)
+			return true
 		default:
+			return false
 		}
-		return strings.Contains(s.log.String(), "node started") && s.address() != ""
+	}
+	await(s.t, "the node is ready", func() bool { return over() || s.address() != "" })
+	await(s.t, "it answers", func() bool {
+		if over() {
+			return true
+		}
+		code, _ := s.run("status")
+		return code == 0
 	})
-	await(s.t, "it answers", func() bool { code, _ := s.run("status"); return code == 0 })
+	require.False(s.t, over(), "the node ended: %s", s.log)
 }
 
 func (s *site) spawn() {

@@ -102,7 +102,7 @@ func TestT19_P32_SecretsAreNowhere(t *testing.T) {
 	}
 	echo := startEcho(t)
 	hook := func(name, path, keys string) string {
-		return fmt.Sprintf("[[handler]]\nname = %q\nkind = \"webhook\"\nurl = \"http://%s/%s\"\nretry_schedule_s = [1]\n%s\n%s", name, echo, path, keys, route(name, name+".*"))
+		return fmt.Sprintf("[[handler]]\nname = %q\nkind = \"webhook\"\nurl = \"http://%s/%s\"\nretry_schedule_s = [1]\nallow_addresses = [\"127.0.0.1\"]\n%s\n%s", name, echo, path, keys, route(name, name+".*"))
 	}
 	shell := func(name, script, keys string) string {
 		return fmt.Sprintf("[[handler]]\nname = %q\nkind = \"command\"\nargv = [\"/bin/sh\", \"-c\", %q]\n%s\n%s", name, script, keys, route(name, name+".*"))
