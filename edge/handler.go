@@ -134,8 +134,8 @@ type HandlerSpec struct {
 	HaltOnFailure bool
 	MaxLosses     int // default DefaultMaxLosses
 	// Retired is called once when the handler was replaced or left out by
-	// [Engine.Reload] and its last execution has ended: then Handler may be
-	// closed. It must not block. nil = nobody wants to know. Stop does not
+	// [Engine.Reload], or not taken by it, and its last execution has ended:
+	// then Handler may be closed. It must not block. nil = nobody wants to know. Stop does not
 	// call it.
 	Retired func()
 }

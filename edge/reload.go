@@ -138,14 +138,21 @@ func (e *Engine) retire(r *roster) {
 // the gate [GateMissing] and keeps its deliveries; one that came back or has
 // another revision gets those that are blocked for a configuration reason back.
 // Deliveries with route_error are routed again, in the background. When the last
-// execution of a handler that was replaced has ended, its Retired is called.
+// execution of a handler that was replaced has ended, its Retired is called; so
+// is, once, that of each handler of o when the call fails.
 //
 // ErrInvalid: o has faults, all of which are reported, or another Lease.
 // ErrClosed: the engine was stopped. A call waits for a round of
 // [Engine.DispatchOnce]. Once it has begun to change something, ctx no longer
 // cuts it.
 func (e *Engine) Reload(ctx context.Context, o Options) error {
-	o, err := e.reloaded(o)
+	begun := false
+	defer func() {
+		if !begun {
+			dismiss(o.Handlers)
+		}
+	}()
+	whole, err := e.reloaded(o)
 	if err != nil {
 		return err
 	}
@@ -157,7 +164,8 @@ func (e *Engine) Reload(ctx context.Context, o Options) error {
 		return err
 	}
 	old := e.now()
-	next := newRoster(o, old.serial+1, old)
+	next := newRoster(whole, old.serial+1, old)
+	begun = true
 	// The router first: no event is then owed to a handler that is going away,
 	// and one that is owed to a handler that is coming waits a moment for it.
 	e.know(next)
@@ -172,6 +180,15 @@ func (e *Engine) Reload(ctx context.Context, o Options) error {
 	e.rerouteSoon()
 	e.log.Info("engine reloaded", "handlers", len(next.handlers), "workers", next.o.Workers)
 	return nil
+}
+
+// dismiss tells the owners of handlers that were not taken.
+func dismiss(specs []HandlerSpec) {
+	for _, spec := range specs {
+		if spec.Retired != nil {
+			spec.Retired()
+		}
+	}
 }
 
 // reloaded is the options in force with what a reload changes of them.

@@ -20,6 +20,8 @@ type Node interface {
 	Status() Status
 	// ConfirmClock says that an operator vouches for the wall clock.
 	ConfirmClock(ctx context.Context) error
+	// Reload puts the node's file in force, whole or not at all.
+	Reload(ctx context.Context) (Reloaded, error)
 
 	Cancel(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error)
 	Resolve(ctx context.Context, r edge.Resolution) (edge.Delivery, error)
@@ -73,6 +75,7 @@ type local struct {
 //	GET  /v1/counters                       object of numbers
 //	POST /v1/check                          [CheckRequest] to [CheckReport]
 //	POST /v1/clock/confirm                  [Status]
+//	POST /v1/reload                         [Reloaded]
 func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 	f := &faults{logger: orDiscard(o.Logger)}
 	l := &local{node: node, faults: f}
@@ -102,6 +105,7 @@ func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 		{http.MethodGet, "/v1/counters", l.counters},
 		{http.MethodPost, "/v1/check", l.check},
 		{http.MethodPost, "/v1/clock/confirm", l.confirmClock},
+		{http.MethodPost, "/v1/reload", l.reload},
 	} {
 		t.handle(rt.method, rt.path, l.answer(rt.call))
 	}

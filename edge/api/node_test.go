@@ -43,7 +43,8 @@ type node struct {
 	// accept, when set, answers instead of the engine.
 	accept func(context.Context, []edge.Event) ([]edge.Accepted, error)
 	// fail, when set, is what every read of deliveries answers.
-	fail error
+	fail   error
+	reload func() (api.Reloaded, error)
 }
 
 const handlerName = "greet"
@@ -85,6 +86,13 @@ func (n *node) Status() api.Status {
 func (n *node) ConfirmClock(context.Context) error {
 	n.Engine.ConfirmClock()
 	return nil
+}
+
+func (n *node) Reload(context.Context) (api.Reloaded, error) {
+	if n.reload != nil {
+		return n.reload()
+	}
+	return api.Reloaded{}, nil
 }
 
 func (n *node) EnqueueBatch(ctx context.Context, evs []edge.Event) ([]edge.Accepted, error) {

@@ -76,7 +76,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+", else "+service.ConfigPath+")")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON: times in UTC, public ids")
 	root.AddCommand(
-		a.demo(), a.serve(), a.send(), a.listen(),
+		a.demo(), a.serve(), a.reload(), a.send(), a.listen(),
 		a.deliveries(), a.delivery(), a.explain(), a.cancel(), a.redrive(), a.resolve(),
 		a.target(), a.handler(), a.status(), a.check(), a.clock(),
 		a.schema(), a.bench(), a.version(), a.installService(),
@@ -212,10 +212,17 @@ func (a *app) configPath() string {
 // dial connects to the node of the configuration.
 func (a *app) dial(ctx context.Context) (*api.Client, error) {
 	c, err := a.load()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return dialNode(ctx, c)
 	}
-	return dialNode(ctx, c)
+	// A node goes on with the file as it was: the socket may be found in one
+	// that has faults by now.
+	if socket := config.Socket(a.configPath()); socket != "" {
+		if client, dialErr := api.Dial(ctx, socket); dialErr == nil {
+			return client, nil
+		}
+	}
+	return nil, err
 }
 
 func dialNode(ctx context.Context, c config.Config) (*api.Client, error) {

@@ -25,7 +25,8 @@ func (a *app) serve() *cobra.Command {
 		Short: "Run a node until it is told to stop (SIGTERM, Ctrl-C)",
 		Long: "Run a node: take events, route them and deliver them. The log goes to standard error.\n" +
 			"SIGTERM or Ctrl-C stops it in stages: no more claims, running work may end within\n" +
-			"shutdown_grace_s, then it is cut and accounted for. A second signal ends it at once.",
+			"shutdown_grace_s, then it is cut and accounted for. A second signal ends it at once.\n" +
+			"SIGHUP reads the configuration again, as fencepost reload does.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.runNode(cmd.Context(), node.Options{Share: share})
@@ -42,7 +43,11 @@ func (a *app) runNode(ctx context.Context, o node.Options) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger(a.Err, c.Node)
+	hup, stopCatching := catch()
+	defer stopCatching()
+	level := &slog.LevelVar{}
+	level.Set(c.Node.LogLevel)
+	log := newLogger(a.Err, c.Node, level)
 	if err := service.KeepToItself(); err != nil {
 		log.Warn("the memory of the process is open to other processes of this user", "err", err)
 	}
@@ -53,18 +58,19 @@ func (a *app) runNode(ctx context.Context, o node.Options) error {
 	defer tell.Close()
 	warnOfOpenConfig(log, c.File)
 	tell.Status("opening the database")
-	o.Logger, o.Notify = log, tell
+	o.Logger, o.LogLevel, o.Notify = log, level, tell
 	o.Version, o.EarliestMS = programVersion(), builtMS()
 	n, err := node.New(c, o)
 	if err != nil {
 		return err
 	}
+	defer hup.reload(n)()
 	_, err = n.Run(ctx)
 	return err
 }
 
-func newLogger(w io.Writer, n config.Node) *slog.Logger {
-	o := &slog.HandlerOptions{Level: n.LogLevel}
+func newLogger(w io.Writer, n config.Node, level slog.Leveler) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
 	if n.LogFormat == config.LogJSON {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}

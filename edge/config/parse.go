@@ -13,20 +13,8 @@ import (
 // the Config has them absolute. Only the socket may be relative to the working
 // directory, when that is shorter: the path of a socket is limited.
 func Load(path string) (*Config, error) {
-	b, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	file, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: the working directory is not known: %w; name the file by its absolute path", path, err)
-	}
-	c, err := parse(path, b, filepath.Dir(file))
-	if err != nil {
-		return nil, err
-	}
-	c.HTTP.Socket = shorter(c.HTTP.Socket)
-	return c, nil
+	c, _, err := Read(path)
+	return c, err
 }
 
 func readFile(path string) ([]byte, error) {
@@ -52,21 +40,20 @@ func readFile(path string) ([]byte, error) {
 // Parse reads a configuration from b; name stands for the file in faults. The
 // error is an [Errors]. A syntax fault or a key given twice ends the reading;
 // all other faults are reported together. Paths are left as they are written.
-func Parse(name string, b []byte) (*Config, error) { return parse(name, b, "") }
+func Parse(name string, b []byte) (*Config, error) {
+	c, _, err := parse(name, b, "")
+	return c, err
+}
 
 // parse reads b; relative paths are relative to dir, or left alone when it is "".
-func parse(name string, b []byte, dir string) (*Config, error) {
+func parse(name string, b []byte, dir string) (*Config, *document, error) {
 	doc, errs := readDocument(name, b)
 	if errs != nil {
-		return nil, errs.finish(name)
+		return nil, nil, errs.finish(name)
 	}
 	root := table{doc: doc, values: doc.values}
-	c := Default()
+	c := readPlaces(&root)
 	c.File = name
-	root.section("node", func(t *table) { c.Node = readNode(t) })
-	c.HTTP.TokenFile = c.Node.Data + tokenSuffix
-	c.HTTP.Socket = c.Node.Data + socketSuffix
-	root.section("http", func(t *table) { readHTTP(t, &c.HTTP) })
 	root.section("retention", func(t *table) { c.Retention = readRetention(t) })
 	root.section("storage", func(t *table) { c.Storage = readStorage(t) })
 	root.each("handler", MaxHandlers, func(t *table) { c.Handlers = append(c.Handlers, readHandler(t)) })
@@ -80,9 +67,19 @@ func parse(name string, b []byte, dir string) (*Config, error) {
 	}
 	checkFiles(doc, &c)
 	if err := doc.faults.finish(name); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &c, nil
+	return &c, doc, nil
+}
+
+// readPlaces reads [node] and [http], which say where the files of the node are.
+func readPlaces(root *table) Config {
+	c := Default()
+	root.section("node", func(t *table) { c.Node = readNode(t) })
+	c.HTTP.TokenFile = c.Node.Data + tokenSuffix
+	c.HTTP.Socket = c.Node.Data + socketSuffix
+	root.section("http", func(t *table) { readHTTP(t, &c.HTTP) })
+	return c
 }
 
 // within is path seen from dir; "" stays.

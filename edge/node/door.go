@@ -29,6 +29,9 @@ func (d door) ConfirmClock(context.Context) error {
 	return nil
 }
 
+// Reload puts the node's file in force; see [Node.Reload].
+func (d door) Reload(ctx context.Context) (api.Reloaded, error) { return d.n.Reload(ctx) }
+
 // Facts adds to the facts of the store what only the router knows.
 func (d door) Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, error) {
 	f, err := d.Reader.Facts(ctx, id)

@@ -4,9 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -23,42 +21,15 @@ import (
 // checker is a handler that can say what it lacks on this host.
 type checker interface{ Check() error }
 
-// handlers makes the handlers of the configuration. All faults are reported
-// together, with the line of the file.
-func (n *Node) handlers() ([]edge.HandlerSpec, error) {
-	var specs []edge.HandlerSpec
-	var faults []error
-	if err := n.mayRunCommands(); err != nil {
-		return nil, err
-	}
-	n.checks = map[string]checker{}
-	for i := range n.c.Handlers {
-		h := &n.c.Handlers[i]
-		impl, err := n.handler(h)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%w: %s:%d: handler %q: %w", edge.ErrInvalid, n.c.File, h.Line, h.Name, err))
-			continue
-		}
-		if c, ok := impl.(io.Closer); ok {
-			n.closers = append(n.closers, c)
-		}
-		if c, ok := impl.(checker); ok {
-			n.checks[h.Name] = c
-		}
-		specs = append(specs, spec(h, impl))
-	}
-	return specs, errors.Join(faults...)
-}
-
 // mayRunCommands refuses command handlers as root, unless it was asked for: each
 // would be a root shell for whoever can write to its program.
-func (n *Node) mayRunCommands() error {
-	if os.Geteuid() != 0 || n.o.AllowRootCommands || n.c.Node.AllowRootCommands {
+func (n *Node) mayRunCommands(c *config.Config) error {
+	if os.Geteuid() != 0 || n.o.AllowRootCommands || c.Node.AllowRootCommands {
 		return nil
 	}
-	for _, h := range n.c.Handlers {
+	for _, h := range c.Handlers {
 		if h.Kind == config.KindCommand {
-			return fmt.Errorf("%w: %s:%d: handler %q: its command would run as root: run the node as a user of its own (fencepost install-service says how), or set allow_root_commands = true in [node] if it is meant", edge.ErrInvalid, n.c.File, h.Line, h.Name)
+			return fmt.Errorf("%w: %s:%d: handler %q: its command would run as root: run the node as a user of its own (fencepost install-service says how), or set allow_root_commands = true in [node] if it is meant", edge.ErrInvalid, c.File, h.Line, h.Name)
 		}
 	}
 	return nil
@@ -176,16 +147,25 @@ func hash(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// warn logs what is allowed and yet not what most people want.
+// warnFirst is warn at the start, which a reload may meet.
+func (n *Node) warnFirst() {
+	n.reloading <- struct{}{}
+	defer func() { <-n.reloading }()
+	n.warn()
+}
+
+// warn logs what is allowed and yet not what most people want. The caller holds
+// reloading.
 func (n *Node) warn() {
-	for i := range n.c.Handlers {
-		h := &n.c.Handlers[i]
+	c := n.conf()
+	for i := range c.Handlers {
+		h := &c.Handlers[i]
 		for _, ref := range secretRefs(h) {
 			if _, err := handlers.ResolveSecret(ref); err != nil {
 				n.log.Warn("a secret is missing: the deliveries of the handler will be blocked until it is there", "handler", h.Name, "err", err)
 			}
 		}
-		if c := n.checks[h.Name]; c != nil {
+		if c := n.set.checks[h.Name]; c != nil {
 			if err := c.Check(); err != nil {
 				n.log.Warn("a program or its directory is missing: the deliveries of the handler will be blocked", "handler", h.Name, "err", err)
 			}

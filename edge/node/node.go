@@ -8,12 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +38,9 @@ type Options struct {
 	Clock      *edge.Clock // nil means the system's clock
 	// AllowRootCommands is as allow_root_commands of the configuration.
 	AllowRootCommands bool
+	// LogLevel is the level that Logger obeys; a reload sets it. nil = the
+	// level does not change.
+	LogLevel *slog.LevelVar
 	// Notify tells the service manager how the node is; nil tells nobody.
 	Notify *service.Notifier
 }
@@ -45,15 +48,17 @@ type Options struct {
 // Node is a whole node. Make one with [New], then call [Node.Run] once, or
 // [Node.Close] instead.
 type Node struct {
-	c     config.Config
+	c     config.Config // that it was made from; conf() is the one in force
 	o     Options
 	log   *slog.Logger
 	since int64
 
-	store   *sqlite.Store
-	engine  *edge.Engine
-	closers []io.Closer        // of handlers
-	checks  map[string]checker // handlers by name that can say what they lack
+	store  *sqlite.Store
+	engine *edge.Engine
+
+	reloading chan struct{} // one place: reloads come one after the other
+	current   atomic.Pointer[config.Config]
+	set       *handlerSet // in force; belongs to who holds reloading
 
 	network *server // nil when the configuration has no listener
 	local   *server // nil when it has no socket
@@ -69,7 +74,8 @@ func New(c config.Config, o Options) (*Node, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{c: c, o: o, log: o.Logger}
+	n := &Node{c: c, o: o, log: o.Logger, reloading: make(chan struct{}, 1)}
+	n.current.Store(&n.c)
 	if err := n.assemble(); err != nil {
 		n.Close()
 		return nil, err
@@ -82,8 +88,7 @@ func (n *Node) assemble() error {
 	if err != nil {
 		return err
 	}
-	specs, err := n.handlers()
-	if err != nil {
+	if n.set, err = n.handlers(&n.c, nil); err != nil {
 		return err
 	}
 	if err := n.lookAhead(); err != nil {
@@ -101,23 +106,28 @@ func (n *Node) assemble() error {
 		return err
 	}
 	n.since = n.store.Clock().NowMS()
-	if n.engine, err = edge.New(n.store, edge.Options{
-		Handlers:      specs,
+	if n.engine, err = edge.New(n.store, n.engineOptions(&n.c, n.set, router)); err != nil {
+		return err
+	}
+	return n.bind()
+}
+
+// engineOptions is what a configuration means for the engine.
+func (n *Node) engineOptions(c *config.Config, set *handlerSet, router *route.Router) edge.Options {
+	return edge.Options{
+		Handlers:      set.specs,
 		Router:        router,
-		Workers:       n.c.Node.Workers,
-		Lease:         n.c.Node.Lease,
+		Workers:       c.Node.Workers,
+		Lease:         c.Node.Lease,
 		Logger:        n.log,
-		ShutdownGrace: graceOf(n.c.Node.ShutdownGrace),
-		MaxDataBytes:  n.c.HTTP.MaxBodyBytes,
-		Retention:     retentionOf(n.c.Retention),
+		ShutdownGrace: graceOf(c.Node.ShutdownGrace),
+		MaxDataBytes:  c.HTTP.MaxBodyBytes,
+		Retention:     retentionOf(c.Retention),
 		KillOwner:     command.KillOwner,
 		Shared:        n.o.Share,
 		ClockSynced:   clockSynced,
 		EarliestMS:    n.o.EarliestMS,
-	}); err != nil {
-		return err
 	}
-	return n.bind()
 }
 
 // graceOf keeps a grace of none: to the engine, 0 means its default.
@@ -161,8 +171,7 @@ func (n *Node) bind() error {
 		if err != nil {
 			return fmt.Errorf("http.socket: %w", err)
 		}
-		h := api.NewLocalHandler(n.door(), api.LocalOptions{MaxBody: n.c.HTTP.MaxBodyBytes, Logger: n.log})
-		n.local = newServer(l, h, n.log, api.Timeouts{Answer: localAnswer})
+		n.local = newServer(l, n.localHandler(&n.c), n.log, api.Timeouts{Answer: localAnswer})
 	}
 	if n.c.HTTP.Listen == "" {
 		return nil
@@ -182,11 +191,18 @@ func (n *Node) bind() error {
 		}
 		return fmt.Errorf("%w: http.listen: %w: choose another address, or stop what uses this one", class, err)
 	}
-	h := api.NewHandler(n.door(), api.Options{
-		Token: token, Hosts: n.c.HTTP.AllowedHosts, MaxBody: n.c.HTTP.MaxBodyBytes, Logger: n.log,
-	})
-	n.network = newServer(api.LimitListener(l, 0), h, n.log, api.Timeouts{})
+	n.network = newServer(api.LimitListener(l, 0), n.networkHandler(&n.c, token), n.log, api.Timeouts{})
 	return nil
+}
+
+func (n *Node) localHandler(c *config.Config) http.Handler {
+	return api.NewLocalHandler(n.door(), api.LocalOptions{MaxBody: c.HTTP.MaxBodyBytes, Logger: n.log})
+}
+
+func (n *Node) networkHandler(c *config.Config, token api.TokenHash) http.Handler {
+	return api.NewHandler(n.door(), api.Options{
+		Token: token, Hosts: c.HTTP.AllowedHosts, MaxBody: c.HTTP.MaxBodyBytes, Logger: n.log,
+	})
 }
 
 // localAnswer is how long a call of the command line may take: a full check
@@ -228,7 +244,7 @@ func (n *Node) Run(ctx context.Context) (edge.Summary, error) {
 	}()
 	n.log.Info("node started", "node", n.store.Node(), "owner", n.store.Owner(), "database", n.c.Node.Data,
 		"listen", n.Addr(), "socket", n.c.HTTP.Socket, "version", n.o.Version)
-	n.warn()
+	n.warnFirst()
 	summary, err := n.engine.Run(ctx)
 	stop(nil)
 	<-down
@@ -268,9 +284,9 @@ func (n *Node) Close() {
 			cancel()
 			_, _ = n.engine.Stop(done)
 		}
-		for _, c := range n.closers {
-			_ = c.Close()
-		}
+		n.reloading <- struct{}{} // a reload that meets the end gives up soon
+		n.set.drop()
+		<-n.reloading
 		if n.store != nil {
 			if err := n.store.Close(); err != nil {
 				n.log.Error("closing the store failed", "err", err)

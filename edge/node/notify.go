@@ -25,7 +25,7 @@ func (n *Node) attend(ctx, over context.Context) {
 			tell.Ready(n.statusLine())
 		case <-asked:
 			asked = nil
-			tell.Stopping(n.c.Node.ShutdownGrace + stopMargin)
+			tell.Stopping(n.conf().Node.ShutdownGrace + stopMargin)
 		case <-alive:
 			if n.answers(over, tell.Watchdog()/2) {
 				tell.Alive(n.statusLine())

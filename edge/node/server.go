@@ -14,10 +14,14 @@ import (
 type server struct {
 	l    net.Listener
 	http *http.Server
+
+	handler *switchable
 }
 
 func newServer(l net.Listener, h http.Handler, log *slog.Logger, t api.Timeouts) *server {
-	return &server{l: l, http: api.NewServer(h, log, t)}
+	s := &switchable{}
+	s.set(h)
+	return &server{l: l, http: api.NewServer(s, log, t), handler: s}
 }
 
 // drain is how long requests under way may take once the node stops.
