@@ -14,6 +14,7 @@ import (
 	"fencepost/edge/config"
 	"fencepost/edge/node"
 	"fencepost/edge/service"
+	"fencepost/handlers/command"
 
 	"github.com/spf13/cobra"
 )
@@ -50,6 +51,9 @@ func (a *app) runNode(ctx context.Context, o node.Options) error {
 	log := newLogger(a.Err, c.Node, level)
 	if err := service.KeepToItself(); err != nil {
 		log.Warn("the memory of the process is open to other processes of this user", "err", err)
+	}
+	if err := command.AdoptOrphans(); err != nil {
+		log.Warn("a process that a command leaves behind may live on", "err", err)
 	}
 	tell, err := service.NewNotifier()
 	if err != nil {

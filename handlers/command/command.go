@@ -11,7 +11,8 @@
 // time is up, nothing of it is left: the group is killed, and on Linux every
 // process too that left the group and still carries the execution's variables.
 // If this process is killed, the program is killed by the kernel (Linux), and
-// [KillOwner] finds what it had started.
+// [KillOwner] finds what it had started. A process that has left both its group and
+// its environment is found only after [AdoptOrphans].
 //
 // A program that ended by itself is judged by its exit code; one that was
 // killed has an unknown outcome, as it may have done its work. One that could

@@ -131,8 +131,13 @@ func (h *hunt) inspect(pid string) finding {
 	if err != nil {
 		return unmarked
 	}
-	if old, ok := readStat(pid); ok && old.started < h.since {
-		return unmarked
+	if old, ok := readStat(pid); ok {
+		if old.started < h.since {
+			return unmarked
+		}
+		if f, told := programs.judge(n, old); told {
+			return h.ofOrphan(f, pid, old)
+		}
 	}
 	handle, err := unix.PidfdOpen(n, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -169,6 +174,15 @@ func (h *hunt) inspect(pid string) finding {
 	}
 	h.killed[id] = true
 	return marked
+}
+
+// ofOrphan counts what became of an orphan. One that was reaped just now is looked
+// for once more, as its children are orphans from now on.
+func (h *hunt) ofOrphan(f finding, pid string, s stat) finding {
+	if f == marked {
+		h.killed[pid+"."+strconv.FormatUint(s.started, 10)] = true
+	}
+	return f
 }
 
 // startTime is when a process was started, 0 when it is not known.
@@ -224,6 +238,7 @@ func hasVariable(env []byte, v string) bool {
 // stat is what is needed of /proc/<pid>/stat (proc_pid_stat(5)).
 type stat struct {
 	state   byte
+	parent  int
 	kernel  bool   // a thread of the kernel
 	started uint64 // ticks since boot: with the number it names a process for good
 	envEnd  string // address of the end of the environment, 0 when there is none yet
@@ -246,9 +261,14 @@ func readStat(pid string) (stat, bool) {
 	if err != nil {
 		return stat{}, false
 	}
+	parent, err := strconv.Atoi(fields[4-firstField])
+	if err != nil {
+		return stat{}, false
+	}
 	started, err := strconv.ParseUint(fields[22-firstField], 10, 64)
 	return stat{
 		state:   fields[0][0],
+		parent:  parent,
 		kernel:  flags&kernelThread != 0,
 		started: started,
 		envEnd:  fields[51-firstField],

@@ -39,15 +39,19 @@ func start(cmd *exec.Cmd) (*process, error) {
 func (p *process) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	if err == nil {
+	err := programs.start(func() (pid int, since uint64, err error) {
+		if err := p.cmd.Start(); err != nil {
+			return 0, 0, err
+		}
 		p.since = startTime(p.cmd.Process.Pid)
-	}
+		return p.cmd.Process.Pid, p.since, nil
+	})
 	started <- err
 	if err != nil {
 		return
 	}
 	p.reap()
+	programs.ended(p.cmd.Process.Pid, p.since)
 	p.state = p.cmd.ProcessState
 	close(p.done)
 }
