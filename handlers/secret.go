@@ -24,6 +24,10 @@ const (
 	CodeSecretInvalid = "secret_invalid" // it is there, and not of the form needed
 )
 
+// CodeTemplateError: a text with ${...} could not be made of the event. The outcome
+// is blocked too: nothing had begun.
+const CodeTemplateError = "template_error"
+
 const redacted = "[redacted]"
 
 // Secret is a value that shows itself to nobody by accident: every way of

@@ -19,6 +19,11 @@ const (
 	r   = l + "[[route]]\nname = \"r\"\nhandler = \"h\"\n"                               // 6 lines
 )
 
+// exe is a command of these arguments.
+func exe(argv ...string) string {
+	return "[[handler]]\nname = \"h\"\nkind = \"command\"\nargv = ['" + strings.Join(argv, "', '") + "']\n"
+}
+
 type bad struct {
 	text    string
 	line    int
@@ -205,6 +210,42 @@ var badFiles = map[string]bad{
 	"a long pattern":       {r + "source = \"" + strings.Repeat("a", 513) + "\"\n", 7, "route[1].source", "has 513 bytes", "512"},
 	"a pattern with a tab": {r + "subject = \"a\\t\"\n", 7, "route[1].subject", "U+0009", "control characters"},
 	"time as key":          {r + "key = \"time\"\n", 7, "route[1].key", "cannot be a key", `"subject"`},
+	"a url of data":        {"[[handler]]\nname = \"h\"\nkind = \"webhook\"\nurl = \"http://${data.host}/\"\n", 4, "handler[1].url", "holds ${", "cannot decide where a request goes"},
+	"a path of data":       {"[[handler]]\nname = \"h\"\nkind = \"webhook\"\nurl = \"http://a.example/${data.x}\"\n", 4, "handler[1].url", "holds ${", "headers or body"},
+	"a program of data":    {"[[handler]]\nname = \"h\"\nkind = \"command\"\nargv = [\"/bin/${data.x}\"]\n", 4, "handler[1].argv[1]", "the program holds ${", "write the program"},
+	"a directory of data":  {cmd + "dir = \"/srv/${data.x}\"\n", 5, "handler[1].dir", "holds ${", "where a program runs"},
+	"a header template":    {w + "headers = { X-A = \"${data.x +}\" }\n", 5, "handler[1].headers.X-A", "${...} number 1: column 8", "the names are id,"},
+	"a header of lines":    {w + "headers = { X-A = \"${id}\\r\\nX-B: 1\" }\n", 5, "handler[1].headers.X-A", "control character", "the names are id,"},
+	"a header of a list":   {w + "headers = { X-A = \"${[id]}\" }\n", 5, "handler[1].headers.X-A", "number 1 gives a list", "the names are id,"},
+	"a token of data":      {w + "headers = { X-Token = \"${data.t}\" }\n", 5, "handler[1].headers.X-Token", "a secret must not stand in the file", "env:NAME"},
+	"Host of data":         {w + "headers = { Host = \"${data.t}\" }\n", 5, "handler[1].headers.Host", "set by the delivery or by HTTP", "any other name"},
+	"a reference of data":  {w + "headers = { X-A = \"env:${data.x}\" }\n", 5, "handler[1].headers.X-A", "not a well-formed reference", "env:NAME"},
+	"a body of text":       {w + "body = \"hello ${id}\"\n", 5, "handler[1].body", "it is not JSON", "text/plain; charset=utf-8"},
+	"a body half quoted":   {w + "body = '{\"a\": \"${id}}'\n", 5, "handler[1].body", "it is not JSON", "content_type"},
+	"a body, long":         {w + "body = '\"" + strings.Repeat("x", 4096) + "\"'\n", 5, "handler[1].body", "has 4098 bytes", "at most 4096"},
+	"a type alone":         {w + "content_type = \"text/plain\"\n", 5, "handler[1].content_type", "there is no body", "with its own type"},
+	"a type of data":       {w + "body = \"1\"\ncontent_type = \"${id}/x\"\n", 6, "handler[1].content_type", "not a content type", "a media type"},
+	"a type without /":     {w + "body = \"x\"\ncontent_type = \"json\"\n", 6, "handler[1].content_type", "not a content type", "a media type"},
+	"body of a command":    {cmd + "body = \"1\"\n", 5, "handler[1].body", "belongs to kind webhook", "of kind command"},
+	"stdin of a webhook":   {w + "stdin = \"1\"\n", 5, "handler[1].stdin", "belongs to kind command", "of kind webhook"},
+	"a stdin template":     {cmd + "stdin = \"${\"\n", 5, "handler[1].stdin", "has no }", "the names are id,"},
+	"an option of data":    {exe("/bin/echo", "--${data.x}"), 4, "handler[1].argv[2]", "must not decide the name of an option", "the names are id,"},
+	"half an option":       {exe("/bin/echo", "-l${data.x}"), 4, "handler[1].argv[2]", "must not decide the name of an option", "the names are id,"},
+	"an argument template": {exe("/bin/echo", "x", "${dta}"), 4, "handler[1].argv[3]", "dta is not known", "docs/expressions.md"},
+	"code of data":         {exe("/bin/sh", "-c", "echo ${data.x}"), 4, "handler[1].argv[3]", "takes this argument for code", "standard input"},
+	"code, letters joined": {exe("bash", "-euxo", "pipefail", "-lc", "echo ${data.x}"), 4, "handler[1].argv[5]", "takes this argument for code", "standard input"},
+	"code of python":       {exe("/usr/bin/python3.12", "-c", "print(${data.x})"), 4, "handler[1].argv[3]", "takes this argument for code", "standard input"},
+	"code of perl":         {exe("perl", "-ne", "${data.x}"), 4, "handler[1].argv[3]", "takes this argument for code", "standard input"},
+	"code by --eval":       {exe("node", "--eval", "${data.x}"), 4, "handler[1].argv[3]", "takes this argument for code", "standard input"},
+	"code of awk":          {exe("awk", "{print ${data.x}}"), 4, "handler[1].argv[2]", "takes this argument for code", "standard input"},
+	"a script of data":     {exe("sh", "${data.x}"), 4, "handler[1].argv[2]", "takes this argument for code", "standard input"},
+	"an option's value":    {exe("sh", "--rcfile=${data.x}"), 4, "handler[1].argv[2]", "takes this argument for code", "standard input"},
+	"code under sudo":      {exe("sudo", "-n", "/bin/bash", "-c", "${data.x}"), 4, "handler[1].argv[5]", "takes this argument for code", "standard input"},
+	"code of busybox":      {exe("busybox", "sh", "-c", "${data.x}"), 4, "handler[1].argv[4]", "takes this argument for code", "standard input"},
+	"code over ssh":        {exe("ssh", "host", "logger", "${data.x}"), 4, "handler[1].argv[4]", "takes this argument for code", "standard input"},
+	"PATH of data":         {cmd + "env = { PATH = \"${data.x}\" }\n", 5, "handler[1].env.PATH", "decides what code runs", "without ${...}"},
+	"LD_PRELOAD of data":   {cmd + "env = { LD_PRELOAD = \"${data.x}\" }\n", 5, "handler[1].env.LD_PRELOAD", "decides what code runs", "without ${...}"},
+	"a variable template":  {cmd + "env = { A = \"${data.}\" }\n", 5, "handler[1].env.A", "number 1", "the names are id,"},
 	"an empty when":        {r + "when = \"\"\n", 7, "route[1].when", "is empty", "such as when = "},
 	"half a when":          {r + "when = \"data.amount >\"\n", 7, "route[1].when", "column 13: the expression ends too early", "docs/expressions.md"},
 	"when without data":    {r + "when = \"amount > 1\"\n", 7, "route[1].when", "column 1: amount is not known; the names are id,", "docs/expressions.md"},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fencepost/edge/expression"
 )
 
 // maxArgBytes is the limit of all arguments of a command together.
@@ -22,7 +24,9 @@ func readCommand(t *table, c *Command) {
 	if n := len(strings.Join(c.Argv, "")); n > maxArgBytes {
 		t.fault("argv", fmt.Sprintf("has %d bytes", n), fmt.Sprintf("at most %d in all", maxArgBytes))
 	}
+	checkInterpreted(t, c.Argv)
 	c.Dir, _ = t.text("dir", optional(checkDir))
+	c.Stdin, _ = t.text("stdin", checkStdin)
 	t.mapOf("env", MaxEnv, func(name, at, v string) { readVariable(t.doc, c.Env, name, at, v) })
 	if codes, ok := t.numbers("success_exit", 0, 255, true); ok {
 		c.SuccessExit = codes
@@ -42,13 +46,16 @@ func readCommand(t *table, c *Command) {
 }
 
 func validProgram(s string) bool {
-	return s != "" && (filepath.IsAbs(s) || !strings.ContainsAny(s, `/\`))
+	return s != "" && !expression.IsTemplate(s) && (filepath.IsAbs(s) || !strings.ContainsAny(s, `/\`))
 }
 
 // programFault says what is wrong with a program. A whole command line is not
 // shown: it may hold a secret.
 func programFault(s string) (problem, allowed string) {
 	const not = " is not the absolute path or the bare name of a program"
+	if expression.IsTemplate(s) {
+		return "the program holds ${", "the event cannot decide which program runs; write the program, and put what the event says into its arguments"
+	}
 	if strings.ContainsAny(s, " \t\r\n=") {
 		return "it" + not, `the program first and each argument as a text of its own, such as argv = ["/bin/echo", "hello"]`
 	}
@@ -56,6 +63,9 @@ func programFault(s string) (problem, allowed string) {
 }
 
 func checkDir(s string) (problem, allowed string) {
+	if expression.IsTemplate(s) {
+		return "holds ${", "the event cannot decide where a program runs"
+	}
 	if !filepath.IsAbs(s) {
 		return "is not absolute", "an absolute path"
 	}
@@ -71,6 +81,8 @@ func checkArg(s string) (problem, allowed string) {
 		return fmt.Sprintf("has %d bytes", len(s)), allowed
 	case strings.IndexByte(s, 0) >= 0:
 		return "holds NUL", allowed
+	case expression.IsTemplate(s):
+		return checkTemplate(s, expression.Argument)
 	}
 	return "", ""
 }
@@ -87,11 +99,15 @@ func readVariable(d *document, to map[string]string, name, at, v string) {
 		d.add(at, "the variable is set by the node", "a name that does not begin with "+ownVariables)
 		return
 	}
-	check := checkArg
+	check := checkVariable
 	if looksLikeRef(v) || secretName(name) {
 		check = checkSecret
 	}
-	if problem, allowed := check(v); problem != "" {
+	problem, allowed := check(v)
+	if problem == "" && expression.IsTemplate(v) && steersCode(name) {
+		problem, allowed = "the variable decides what code runs", "a text without ${...}: the event cannot decide that"
+	}
+	if problem != "" {
 		d.add(at, problem, allowed)
 		return
 	}

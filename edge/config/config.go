@@ -96,7 +96,9 @@ type Handler struct {
 type Webhook struct {
 	URL             string
 	Secrets         []string          // references to signing secrets, newest first; none = not signed
-	Headers         map[string]string // extra headers by canonical name; a secret is a reference
+	Headers         map[string]string // extra headers by canonical name; a secret is a reference, and a text may be a template
+	Body            string            // template of the body; "" = the event's data as received
+	ContentType     string            // of Body; "" without one
 	PermanentStatus []int             // HTTP statuses that repeating cannot help
 	Success409      bool              // 409 Conflict means "had it already"
 	AllowPrivate    bool              // that of [Node]
@@ -105,9 +107,10 @@ type Webhook struct {
 
 // Command holds the keys of a handler of kind "command".
 type Command struct {
-	Argv        []string          // program and arguments, never given to a shell
+	Argv        []string          // program and arguments, never given to a shell; an argument may be a template
 	Dir         string            // working directory, absolute; "" = the handler's default
-	Env         map[string]string // further variables; a secret is a reference
+	Env         map[string]string // further variables; a secret is a reference, and a text may be a template
+	Stdin       string            // template of the standard input; "" = the event's data as received
 	SuccessExit []int             // exit codes that mean succeeded
 	RetryExit   []int             // exit codes that mean "try again"
 }

@@ -11,8 +11,8 @@ import (
 
 // kindKeys are the keys that belong to one kind only.
 var kindKeys = map[Kind][]string{
-	KindWebhook: {"url", "secrets", "headers", "permanent_status", "success_409", "allow_addresses"},
-	KindCommand: {"argv", "dir", "env", "success_exit", "retry_exit"},
+	KindWebhook: {"url", "secrets", "headers", "body", "content_type", "permanent_status", "success_409", "allow_addresses"},
+	KindCommand: {"argv", "dir", "env", "stdin", "success_exit", "retry_exit"},
 	KindLog:     {},
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fencepost/edge/expression"
 )
 
 // maxSecrets is the most signatures of one request.
@@ -21,6 +23,7 @@ func readWebhook(t *table, w *Webhook) {
 		w.Secrets = refs
 	}
 	t.mapOf("headers", MaxHeaders, func(name, at, v string) { readHeader(t.doc, w.Headers, name, at, v) })
+	readBody(t, w)
 	if codes, ok := t.numbers("permanent_status", 300, 599, true); ok {
 		w.PermanentStatus = codes
 	}
@@ -46,6 +49,9 @@ func checkURL(s string) (problem, allowed string) {
 	}
 	if validText(s, MaxURLBytes) != "" {
 		return "holds a control character", allowed
+	}
+	if expression.IsTemplate(s) {
+		return "holds ${", "the event cannot decide where a request goes; put what it says into headers or body"
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -110,6 +116,9 @@ func readHeader(d *document, to map[string]string, name, at, v string) {
 func checkHeaderValue(name, v string) (problem, allowed string) {
 	if looksLikeRef(v) || secretName(name) {
 		return checkSecret(v)
+	}
+	if expression.IsTemplate(v) {
+		return checkTemplate(v, expression.Header)
 	}
 	return validText(v, MaxTextBytes), "at most " + strconv.Itoa(MaxTextBytes) + " bytes without control characters"
 }

@@ -36,6 +36,14 @@ const (
 	Variable
 )
 
+// BodyUse is the use of a body of a content type: [JSON] or [Plain].
+func BodyUse(contentType string) Use {
+	if isJSON(contentType) {
+		return JSON
+	}
+	return Plain
+}
+
 // Template is a text with ${...} in it. It is immutable.
 type Template struct {
 	use   Use
@@ -58,7 +66,10 @@ func IsTemplate(s string) bool { return strings.Contains(s, "${") }
 func CompileTemplate(s string, use Use) (*Template, error) {
 	t := &Template{use: use}
 	err := t.split(s)
-	if err == nil {
+	switch {
+	case len(s) > MaxSourceBytes:
+		err = fmt.Errorf("the text has %d bytes, the limit is %d", len(s), MaxSourceBytes)
+	case err == nil:
 		err = t.check()
 	}
 	if err != nil {

@@ -38,10 +38,15 @@ func (n *Node) mayRunCommands(c *config.Config) error {
 func (n *Node) handler(h *config.Handler) (edge.Handler, error) {
 	switch h.Kind {
 	case config.KindWebhook:
+		headers, fill, err := requestContent(h.Webhook)
+		if err != nil {
+			return nil, err
+		}
 		return webhook.New(webhook.Config{
 			URL:              h.Webhook.URL,
 			Secrets:          h.Webhook.Secrets,
-			Headers:          h.Webhook.Headers,
+			Headers:          headers,
+			Fill:             fill,
 			PermanentCodes:   h.Webhook.PermanentStatus,
 			ConflictSucceeds: h.Webhook.Success409,
 			Concurrency:      h.Concurrency,
@@ -50,10 +55,15 @@ func (n *Node) handler(h *config.Handler) (edge.Handler, error) {
 			AllowAddress:     handlers.AddressPolicy{Private: h.Webhook.AllowPrivate, Allow: h.Webhook.AllowAddresses}.Check,
 		})
 	case config.KindCommand:
+		env, fill, err := executionContent(h.Command)
+		if err != nil {
+			return nil, err
+		}
 		return command.New(command.Config{
 			Argv:           h.Command.Argv,
 			Dir:            h.Command.Dir,
-			Env:            h.Command.Env,
+			Env:            env,
+			Fill:           fill,
 			SucceededCodes: h.Command.SuccessExit,
 			RetryCodes:     h.Command.RetryExit,
 			Timeout:        h.Timeout,

@@ -1,8 +1,8 @@
 // Package command is the handler that runs a local program for each event.
 //
-// The argument vector comes from the configuration alone and no shell is
-// involved: nothing of an event can become an argument. The event's data is the
-// program's standard input, byte for byte; its attributes are environment
+// The argument vector comes from the configuration and no shell is involved: what
+// an event puts into an argument ([Config.Fill]) stays one argument. The event's
+// data is the program's standard input, byte for byte; its attributes are environment
 // variables (see [Variables]), and beside them the environment is a short fixed
 // list. Standard output and standard error together become the result's detail,
 // capped and made safe.
@@ -78,6 +78,9 @@ type Config struct {
 	// Env are further variables. A value that begins with env: or file: is a
 	// reference to a secret. Names that begin with FENCEPOST_ are reserved.
 	Env map[string]string
+	// Fill makes what an event puts into its execution; nil = nothing. It must
+	// be pure. An error blocks the delivery with template_error.
+	Fill func(*edge.Event) (Content, error)
 	// SucceededCodes and RetryCodes are exit codes from 0 to 255; default 0
 	// and 75. All others mean failed.
 	SucceededCodes []int
@@ -88,6 +91,20 @@ type Config struct {
 	// Timeout bounds an execution whose context has no earlier deadline;
 	// default 5 minutes.
 	Timeout time.Duration
+}
+
+// Content is what one event puts into its execution.
+type Content struct {
+	// Arguments stand in place of Argv[1:] of the configuration; nil = those.
+	// The program itself is the configuration's alone.
+	Arguments []string
+	// Env are variables beside Config.Env; a value is never taken for a
+	// reference. PATH is refused; who fills in others must know what they
+	// make the program do.
+	Env map[string]string
+	// Input is the standard input when HasInput, else the event's data is.
+	Input    []byte
+	HasInput bool
 }
 
 // Handler runs a program for each event. It may be used from many goroutines;
@@ -115,7 +132,11 @@ func New(c Config) (*Handler, error) {
 func (h *Handler) Handle(ctx context.Context, c *edge.Claim) edge.Result {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Timeout)
 	defer cancel()
-	env, secrets, fault := h.environment(c)
+	content, err := h.content(c.Event)
+	if err != nil {
+		return *misconfigured(handlers.CodeTemplateError, err.Error())
+	}
+	env, secrets, fault := h.environment(c, content.Env)
 	if fault == nil {
 		fault = h.checkDirExists()
 	}
@@ -126,7 +147,7 @@ func (h *Handler) Handle(ctx context.Context, c *edge.Claim) edge.Result {
 	if fault != nil {
 		return *fault
 	}
-	return h.run(ctx, job{path: path, env: env, secrets: secrets, data: c.Event.Data, marks: marks(c)})
+	return h.run(ctx, job{path: path, argv: content.argv(h.config.Argv[0]), env: env, secrets: secrets, data: content.Input, marks: marks(c)})
 }
 
 func withDefaults(c Config) Config {

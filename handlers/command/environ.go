@@ -75,7 +75,7 @@ func marks(c *edge.Claim) []string {
 	}
 }
 
-func (h *Handler) environment(c *edge.Claim) (env []string, secrets []handlers.Secret, fault *edge.Result) {
+func (h *Handler) environment(c *edge.Claim, filled map[string]string) (env []string, secrets []handlers.Secret, fault *edge.Result) {
 	env = Variables(c)
 	if i := slices.IndexFunc(env, func(v string) bool { return strings.ContainsRune(v, 0) }); i >= 0 {
 		name, _, _ := strings.Cut(env[i], "=")
@@ -84,9 +84,13 @@ func (h *Handler) environment(c *edge.Claim) (env []string, secrets []handlers.S
 	}
 	for _, v := range baseEnvironment() {
 		name, _, _ := strings.Cut(v, "=")
-		if _, set := h.config.Env[name]; !set {
+		_, set := h.config.Env[name]
+		if _, too := filled[name]; !set && !too {
 			env = append(env, v)
 		}
+	}
+	for name, value := range filled {
+		env = append(env, name+"="+value)
 	}
 	for name, value := range h.config.Env {
 		v, isRef, err := handlers.ResolveValue(value)

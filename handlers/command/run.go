@@ -22,6 +22,7 @@ const (
 // job is one run of a program.
 type job struct {
 	path    string
+	argv    []string
 	env     []string
 	secrets []handlers.Secret
 	data    []byte
@@ -39,7 +40,7 @@ func (h *Handler) run(ctx context.Context, j job) edge.Result {
 	defer pipes.close()
 	p, err := start(&exec.Cmd{
 		Path:   j.path,
-		Args:   h.config.Argv,
+		Args:   j.argv,
 		Env:    j.env,
 		Dir:    h.config.Dir,
 		Stdin:  pipes.childIn,

@@ -44,7 +44,38 @@ func checkHeaders(headers map[string]string) error {
 	return errors.Join(faults...)
 }
 
+// checkFilled judges headers whose values an event made. A value that looks like a
+// reference to a secret is not one.
+func checkFilled(headers map[string]string) error {
+	if len(headers) > MaxHeaders {
+		return fmt.Errorf("headers: %d, the limit is %d", len(headers), MaxHeaders)
+	}
+	for _, name := range sortedNames(headers) {
+		if err := checkHeaderName(name); err != nil {
+			return err
+		}
+		if err := checkHeaderValue(headers[name]); err != nil {
+			return fmt.Errorf("header %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
 func checkHeader(name, value string) error {
+	if err := checkHeaderName(name); err != nil {
+		return err
+	}
+	check := checkHeaderValue
+	if handlers.IsSecretRef(value) {
+		check = handlers.CheckSecretRef
+	}
+	if err := check(value); err != nil {
+		return fmt.Errorf("header %q: %w", name, err)
+	}
+	return nil
+}
+
+func checkHeaderName(name string) error {
 	lower := strings.ToLower(name)
 	switch {
 	case !isToken(name):
@@ -53,14 +84,6 @@ func checkHeader(name, value string) error {
 		return fmt.Errorf("header %q: this one is set by the handler or not allowed", name)
 	case slices.ContainsFunc(reservedPrefixes, func(p string) bool { return strings.HasPrefix(lower, p) }):
 		return fmt.Errorf("header %q: names that begin with Ce-, Fencepost- or Webhook- are the handler's own", name)
-	case handlers.IsSecretRef(value):
-		if err := handlers.CheckSecretRef(value); err != nil {
-			return fmt.Errorf("header %q: %w", name, err)
-		}
-	default:
-		if err := checkHeaderValue(value); err != nil {
-			return fmt.Errorf("header %q: %w", name, err)
-		}
 	}
 	return nil
 }

@@ -25,6 +25,10 @@ const DefaultContentType = "application/octet-stream"
 // request builds the one request of an attempt. A fault is the result for an
 // attempt that cannot begin. The secrets are those that the reply might echo.
 func (h *Handler) request(c *edge.Claim) (*http.Request, []handlers.Secret, *edge.Result) {
+	content, err := h.content(c.Event)
+	if err != nil {
+		return nil, nil, templateFault(err)
+	}
 	req := &http.Request{
 		Method:        http.MethodPost,
 		URL:           h.url,
@@ -33,31 +37,54 @@ func (h *Handler) request(c *edge.Claim) (*http.Request, []handlers.Secret, *edg
 		Proto:         "HTTP/1.1",
 		ProtoMajor:    1,
 		ProtoMinor:    1,
-		ContentLength: int64(len(c.Event.Data)),
+		ContentLength: int64(len(content.Body)),
 		Body:          http.NoBody,
 	}
-	if len(c.Event.Data) > 0 {
+	if len(content.Body) > 0 {
 		// GetBody stays nil: the transport must not be able to send it twice.
-		req.Body = io.NopCloser(bytes.NewReader(c.Event.Data))
+		req.Body = io.NopCloser(bytes.NewReader(content.Body))
 	}
 	req.Header.Set("User-Agent", "fencepost")
 	secrets, err := staticHeaders(req.Header, h.config.Headers)
 	if err != nil {
 		return nil, nil, secretFault(err)
 	}
+	for name, value := range content.Headers {
+		req.Header.Set(name, value)
+	}
 	eventHeaders(req.Header, c)
-	if err := h.sign(req.Header, c); err != nil {
+	req.Header.Set("Content-Type", content.ContentType)
+	if err := h.sign(req.Header, c, content.Body); err != nil {
 		return nil, nil, secretFault(err)
 	}
 	return req, secrets, nil
 }
 
+// content is what the event puts into the request, judged once more: what was
+// checked when the configuration was read is checked on the texts that came of it.
+func (h *Handler) content(e *edge.Event) (Content, error) {
+	var c Content
+	if h.config.Fill != nil {
+		var err error
+		if c, err = h.config.Fill(e); err != nil {
+			return c, err
+		}
+	}
+	if err := checkFilled(c.Headers); err != nil {
+		return c, err
+	}
+	if c.ContentType != "" {
+		return c, checkHeaderValue(c.ContentType)
+	}
+	c.Body, c.ContentType = e.Data, DefaultContentType
+	if e.ContentType != "" {
+		c.ContentType = e.ContentType
+	}
+	return c, nil
+}
+
 func eventHeaders(to http.Header, c *edge.Claim) {
 	e := c.Event
-	to.Set("Content-Type", DefaultContentType)
-	if e.ContentType != "" {
-		to.Set("Content-Type", e.ContentType)
-	}
 	to.Set("Accept-Encoding", "identity")
 	to.Set("Ce-Specversion", "1.0")
 	for name, value := range e.Extensions {
@@ -78,7 +105,7 @@ func eventHeaders(to http.Header, c *edge.Claim) {
 
 // sign sets the headers of Standard Webhooks. Secrets are read anew, and the
 // timestamp is that of this attempt.
-func (h *Handler) sign(to http.Header, c *edge.Claim) error {
+func (h *Handler) sign(to http.Header, c *edge.Claim, body []byte) error {
 	timestamp := h.config.Now().Unix()
 	to.Set(HeaderID, c.Key)
 	to.Set(HeaderTimestamp, strconv.FormatInt(timestamp, 10))
@@ -97,12 +124,17 @@ func (h *Handler) sign(to http.Header, c *edge.Claim) error {
 		}
 		keys = append(keys, k)
 	}
-	signature, err := Sign(keys, c.Key, timestamp, c.Event.Data)
+	signature, err := Sign(keys, c.Key, timestamp, body)
 	if err != nil {
 		return err
 	}
 	to.Set(HeaderSignature, signature)
 	return nil
+}
+
+func templateFault(err error) *edge.Result {
+	r := edge.Misconfigured(handlers.CodeTemplateError, handlers.Detail(err.Error(), nil, false, nil))
+	return &r
 }
 
 func secretFault(err error) *edge.Result {

@@ -54,6 +54,9 @@ type Config struct {
 	// Headers are sent with each request. A value that begins with env: or
 	// file: is a reference to a secret, any other is sent as it is.
 	Headers map[string]string
+	// Fill makes what an event puts into its request; nil = nothing. It must be
+	// pure. An error blocks the delivery with template_error.
+	Fill func(*edge.Event) (Content, error)
 	// PermanentCodes are statuses after which the delivery is given up, in
 	// addition to 413, 415 and 431. Not 2xx, 410 or 429.
 	PermanentCodes []int
@@ -81,6 +84,17 @@ type Config struct {
 	Resolver *net.Resolver
 	// Now is the wall clock, for the timestamp that is signed; nil = time.Now.
 	Now func() time.Time
+}
+
+// Content is what one event puts into its request.
+type Content struct {
+	// Headers are sent beside Config.Headers, and like those; but a value is
+	// never taken for a reference.
+	Headers map[string]string
+	// Body and ContentType are sent in place of the event's; with "" as the
+	// content type the event's are.
+	Body        []byte
+	ContentType string
 }
 
 // Handler posts events to one URL. It may be used from many goroutines.
