@@ -27,7 +27,7 @@ check: lint test race cross fuzz ## what CI runs
 # By count: a run that a time limit ends can fail as "context deadline exceeded".
 FUZZTIME ?= 100000x
 fuzz: ## run each fuzz target for a short while (FUZZTIME=10m for long)
-	@set -e; for target in edge/config:FuzzParse edge/route:FuzzPattern edge/route:FuzzKey edge/api:FuzzDecode edge/schedule:FuzzParse; do \
+	@set -e; for target in edge/config:FuzzParse edge/route:FuzzPattern edge/route:FuzzKey edge/expression:FuzzExpression edge/expression:FuzzTemplate edge/api:FuzzDecode edge/schedule:FuzzParse; do \
 		echo "fuzz $$target"; \
 		$(GO) test ./$${target%:*} -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME); \
 	done

@@ -17,7 +17,7 @@ import (
 
 // uses are the templates of docs/expressions.md by the word after ```.
 var uses = map[string]expression.Use{
-	"template": expression.Plain, "json-body": expression.JSON, "argument": expression.Argument, "header": expression.Header,
+	"template": expression.Plain, "json-body": expression.JSON, "argument": expression.Argument,
 }
 
 // documented is the event of docs/expressions.md.
@@ -65,7 +65,9 @@ func TestDocumentedExamples(t *testing.T) {
 		}
 	}
 	require.Greater(t, ran["expr"], 30)
-	require.Greater(t, ran["template"], 5)
+	for block := range uses {
+		require.Positive(t, ran[block], block)
+	}
 }
 
 func example(e *edge.Event, source string, use expression.Use, isTemplate bool) (string, error) {
