@@ -209,6 +209,9 @@ func (e *Engine) Ready() error {
 	case state != started:
 		return fmt.Errorf("%w: the engine stops", ErrClosed)
 	}
+	if s := e.store.Storage(); s.State == StorageLow {
+		return fmt.Errorf("%w: %s", ErrLowSpace, s.Reason)
+	}
 	if n := e.stubbornRuns(); n > e.o.MaxStubborn {
 		return fmt.Errorf("%d handlers ignore that their time is over, the limit is %d: restart the process", n, e.o.MaxStubborn)
 	}
@@ -264,6 +267,9 @@ func (e *Engine) failed() error {
 func (e *Engine) storeFault(op string, err error) {
 	if e.bg.Err() != nil && !errors.Is(err, ErrStorage) {
 		return // stopped: the call was cut on purpose
+	}
+	if errors.Is(err, ErrLowSpace) {
+		return // the store has said so, once
 	}
 	if !terminal(err) {
 		e.log.Warn("store call failed", "op", op, "err", err)

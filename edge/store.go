@@ -35,6 +35,8 @@ type Identity interface {
 	Clock() *Clock
 	// Failed is closed when the store has failed for good ([ErrStorage]).
 	Failed() <-chan struct{}
+	// Storage tells what the store holds and has left. It does not wait.
+	Storage() Storage
 }
 
 // Registration is what the store knows of a handler of this process.

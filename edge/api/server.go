@@ -117,6 +117,12 @@ func (h *health) answer(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	code := ClassOf(err).Code
+	if code == CodeLowSpace || code == CodeBacklogFull { // 503 here: a supervisor knows no other
+		p := NewProblem(code, adviceOf(code))
+		p.Status = http.StatusServiceUnavailable
+		writeProblem(w, r, p)
+		return
+	}
 	if code == CodeTimeout || classByCode(code).Status != http.StatusServiceUnavailable {
 		code = CodeUnavailable
 	}

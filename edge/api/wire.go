@@ -167,6 +167,8 @@ type Status struct {
 	Held       int    `json:"held"`                // of those, results that wait for the store
 	Stubborn   int    `json:"stubborn"`            // of those, handlers that ignore that their time is over
 	Doubted    bool   `json:"clock_doubted"`
+
+	Storage Storage `json:"storage"`
 }
 
 // form turns the domain's values into their JSON form for one node.

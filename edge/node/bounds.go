@@ -16,5 +16,8 @@ func retentionOf(r config.Retention) edge.Retention {
 
 // limitsOf is what the store is told to hold at most.
 func limitsOf(s config.Storage) sqlite.Limits {
-	return sqlite.Limits{MaxBacklogBytes: s.MaxBacklogBytes, DropOldest: s.DropHandlers}
+	return sqlite.Limits{MaxBacklogBytes: s.MaxBacklogBytes, DropOldest: s.DropHandlers, LowWaterBytes: s.LowWaterBytes}
 }
+
+// reserveBytes is kept aside for a full disk, beside the database.
+const reserveBytes = 8 << 20

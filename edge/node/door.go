@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -47,7 +48,7 @@ func (d door) Probe(ctx context.Context) error {
 	if _, err := d.n.store.Counters(ctx); err != nil {
 		return fmt.Errorf("probe, reading: %w", err)
 	}
-	if _, err := d.n.store.Prune(ctx, edge.PrunePolicy{Limit: 1}); err != nil {
+	if _, err := d.n.store.Prune(ctx, edge.PrunePolicy{Limit: 1}); err != nil && !errors.Is(err, edge.ErrLowSpace) { // low space is a state, and not a fault
 		return fmt.Errorf("probe, writing: %w", err)
 	}
 	return nil
@@ -61,6 +62,7 @@ func (d door) Status() api.Status {
 		StartedAt: api.Stamp(n.since), Now: api.Stamp(n.store.Clock().NowMS()), Ready: true,
 		Live: now.Live, Held: now.Held, Stubborn: now.Stubborn, Doubted: now.Doubted,
 	}
+	s.Storage = api.StorageOf(n.store.Storage())
 	if err := n.engine.Ready(); err != nil {
 		s.Ready, s.NotReady = false, err.Error()
 	}

@@ -101,7 +101,7 @@ func (n *Node) assemble() error {
 		Config:     digest(n.c),
 		Logger:     n.log,
 
-		Limits: limitsOf(n.c.Storage),
+		Limits: limitsOf(n.c.Storage), ReserveBytes: reserveBytes,
 	}); err != nil {
 		return err
 	}

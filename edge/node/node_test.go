@@ -382,8 +382,12 @@ func TestHealth_OfARealNode(t *testing.T) {
 	require.Equal(t, api.Status{
 		Node: r.Store().Node(), Owner: r.Store().Owner(), PID: os.Getpid(), Version: "v1", Database: s.path("db"),
 		Durability: "full", Listen: r.Addr(), StartedAt: st.StartedAt, Now: st.Now, Ready: true,
+		Storage: st.Storage,
 	}, st)
 	require.NotZero(t, st.StartedAt)
+	require.Equal(t, edge.StorageHealthy, st.Storage.State)
+	require.Positive(t, st.Storage.FileBytes)
+	require.EqualValues(t, 64<<20, st.Storage.LowWaterBytes)
 	r.end(t)
 	r2 := start(t, func() config.Config { c := s.config(t, "s", ""); c.HTTP.Listen = ""; return c }(), node.Options{})
 	require.Empty(t, r2.Addr())

@@ -18,12 +18,18 @@ func (s *Store) Accept(ctx context.Context, subs []edge.Submission) ([]edge.Acce
 	if len(subs) > edge.MaxBatchEvents {
 		return nil, fmt.Errorf("%w: %d events, the limit is %d", edge.ErrInvalid, len(subs), edge.MaxBatchEvents)
 	}
+	if err := s.space.refuseWhenLow(); err != nil {
+		s.refused.Add(int64(len(subs)))
+		return nil, err
+	}
 	prepared := make([]submission, len(subs))
+	bytes := int64(0)
 	for i := range subs {
 		prepared[i] = prepare(&subs[i])
+		bytes += int64(len(subs[i].Event.Data))
 	}
 	var answers []edge.Accepted
-	err := s.w.do(ctx, phaseAccept, func(tx *tx) error {
+	err := s.w.doOp(ctx, &op{phase: phaseAccept, bytes: bytes, run: func(tx *tx) error {
 		answers = make([]edge.Accepted, len(prepared))
 		for i := range prepared {
 			if err := tx.accept(&prepared[i], &answers[i]); err != nil {
@@ -31,7 +37,7 @@ func (s *Store) Accept(ctx context.Context, subs []edge.Submission) ([]edge.Acce
 			}
 		}
 		return nil
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (tx *tx) acquire(name edge.Target) (edge.Lease, error) {
 
 // Relinquish ends what Acquire began; see [edge.Dispatch].
 func (s *Store) Relinquish(ctx context.Context, id edge.ExecutionID, token edge.Token, o edge.Outcome, code string) error {
-	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	return s.w.doEnd(ctx, func(tx *tx) error {
 		x, err := tx.execution(id)
 		if err != nil {
 			return err

@@ -21,6 +21,9 @@ type Limits struct {
 	// only when there is nothing to drop. Nothing that is held, blocked,
 	// leased or running is dropped.
 	DropOldest []string
+	// LowWaterBytes is the free space of the disk below which no event is
+	// taken (edge.ErrLowSpace) and nothing new is begun; 0 means none.
+	LowWaterBytes int64
 }
 
 // SetLimits changes the limits, from the next commit on.

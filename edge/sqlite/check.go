@@ -158,6 +158,15 @@ func (s *Store) Check(ctx context.Context, full bool) ([]edge.Violation, error) 
 // which would leave the pool a reader short, and on a connection that was opened
 // read-only SQLite's own check leaves the CHECK constraints out.
 func (s *Store) readWhole(ctx context.Context, fn func(ctx context.Context, q queryer) error) error {
+	ctx, leave, err := s.readers.enter(ctx)
+	if err != nil {
+		return readError(err)
+	}
+	defer leave()
+	return cutError(ctx, s.readAlone(ctx, fn))
+}
+
+func (s *Store) readAlone(ctx context.Context, fn func(ctx context.Context, q queryer) error) error {
 	db, err := sqlx.Open(driverName, dsn(s.path, s.o, true, "mode", "rw"))
 	if err != nil {
 		return readError(err)

@@ -33,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, limit int) ([]edge.Claimed, error) {
 // Dispatch claims until ctx is done; see [edge.Dispatch].
 func (s *Store) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) error {
 	st := &standing{deliver: deliver}
-	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	err := s.w.doEnd(ctx, func(tx *tx) error {
 		if tx.w.standing != nil && tx.w.standing != st {
 			return fmt.Errorf("%w: dispatch is under way", edge.ErrConflict)
 		}
@@ -50,7 +50,7 @@ func (s *Store) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) erro
 	case <-s.w.ended:
 	}
 	stop := func(tx *tx) error { tx.w.standing, tx.dispatching = nil, false; return nil }
-	if err := s.w.do(context.WithoutCancel(ctx), phaseSettle, stop); err != nil {
+	if err := s.w.doEnd(context.WithoutCancel(ctx), stop); err != nil {
 		return err
 	}
 	return s.w.err()
@@ -60,6 +60,9 @@ func (s *Store) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) erro
 // within each handler's share of retries.
 func (tx *tx) claimReady(limit int) ([]edge.Claimed, error) {
 	var claims []edge.Claimed
+	if tx.w.store.space.low.Load() {
+		return nil, nil
+	}
 	hs := &tx.w.hands
 	fronts := map[*handler]*front{}
 	for len(claims) < limit && len(hs.held) < hs.total {

@@ -196,7 +196,7 @@ func (s *Store) Register(ctx context.Context, rs []edge.Registration, limit int,
 		}
 	}
 	var resized []int64
-	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	err := s.w.doEnd(ctx, func(tx *tx) error {
 		resized = resized[:0]
 		tx.undo = append(tx.undo, tx.w.hands.keepDeclared())
 		tx.w.hands.total, tx.w.hands.lease = limit, leaseMS
@@ -380,7 +380,7 @@ func (tx *tx) requeue(id edge.DeliveryID, names map[string]bool) error {
 func (s *Store) inSteps(ctx context.Context, step func(tx *tx) (int, error)) error {
 	for {
 		n := 0
-		err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+		err := s.w.doEnd(ctx, func(tx *tx) error {
 			var err error
 			n, err = step(tx)
 			return err
@@ -404,7 +404,7 @@ func (tx *tx) ids(query string, args ...any) ([]int64, error) {
 
 // SetLimit changes a limit; see [edge.Intake].
 func (s *Store) SetLimit(name string, n, total int) {
-	_ = s.w.do(context.Background(), phaseSettle, func(tx *tx) error {
+	_ = s.w.doEnd(context.Background(), func(tx *tx) error {
 		if h := tx.w.hands.byName[name]; h != nil {
 			h.limit = n
 		}

@@ -10,7 +10,7 @@ import (
 // Cancel calls a delivery off; see [edge.Operator].
 func (s *Store) Cancel(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error) {
 	var answer edge.Delivery
-	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	err := s.w.doEnd(ctx, func(tx *tx) error {
 		d, t, err := tx.deliveryAndTarget(id)
 		if err != nil {
 			return err

@@ -30,6 +30,15 @@ func (s *Store) read(ctx context.Context, fn func(ctx context.Context, q queryer
 }
 
 func (s *Store) readUnbounded(ctx context.Context, fn func(ctx context.Context, q queryer) error) error {
+	ctx, leave, err := s.readers.enter(ctx)
+	if err != nil {
+		return readError(err)
+	}
+	defer leave()
+	return cutError(ctx, s.readSnapshot(ctx, fn))
+}
+
+func (s *Store) readSnapshot(ctx context.Context, fn func(ctx context.Context, q queryer) error) error {
 	tx, err := s.rdb.BeginTxx(ctx, nil)
 	if err != nil {
 		return readError(err)

@@ -99,7 +99,7 @@ func (s *Store) leaseOwners(ctx context.Context) ([]string, error) {
 // configuration: limits, routes and handlers must agree among those that work on
 // one file.
 func (s *Store) joinSharers(ctx context.Context) error {
-	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	return s.w.doEnd(ctx, func(tx *tx) error {
 		if err := tx.agree(s.o.Config); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (tx *tx) agree(config string) error {
 // of Options.Config. While a live sharer of the file has another one it is
 // refused, with ErrConflict.
 func (s *Store) Reconfigure(ctx context.Context, config string) error {
-	return s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	return s.w.doEnd(ctx, func(tx *tx) error {
 		if s.o.Share {
 			if err := tx.agree(config); err != nil {
 				return err
@@ -158,7 +158,7 @@ func (s *Store) VoidOwner(ctx context.Context, owner string) ([]edge.Voided, err
 		return nil, fmt.Errorf("%w: owner %s is alive", edge.ErrConflict, owner)
 	}
 	var voided []edge.Voided
-	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	err := s.w.doEnd(ctx, func(tx *tx) error {
 		voided = nil
 		leases, err := tx.leases(`WHERE l.owner = (SELECT id FROM owners WHERE name = ?)`, owner)
 		if err != nil {
@@ -216,7 +216,7 @@ func (s *Store) VoidStale(ctx context.Context) ([]edge.Voided, error) {
 	s.foreign.mu.Lock()
 	defer s.foreign.mu.Unlock()
 	var voided []edge.Voided
-	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	err := s.w.doEnd(ctx, func(tx *tx) error {
 		leases, err := tx.leases(`WHERE o.name <> ?`, s.owner)
 		if err != nil {
 			return err

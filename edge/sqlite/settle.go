@@ -38,7 +38,7 @@ func (s *Store) end(ctx context.Context, st edge.Settlement, started bool) (edge
 		e.followUps = append(e.followUps, p)
 	}
 	var answer edge.Settled
-	err = s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	err = s.w.doEnd(ctx, func(tx *tx) error {
 		var err error
 		answer, err = tx.end(&e)
 		return err

@@ -174,7 +174,7 @@ func (tx *tx) endExecution(id edge.ExecutionID, o edge.Outcome, code, detail str
 func (s *Store) Renew(ctx context.Context, live []edge.Token) (edge.Renewed, error) {
 	var r edge.Renewed
 	given := edge.ExecutionID(s.w.given.Load())
-	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
+	err := s.w.doEnd(ctx, func(tx *tx) error {
 		r = edge.Renewed{}
 		return tx.renew(live, given, &r)
 	})

@@ -49,6 +49,10 @@ type Options struct {
 	ReadTimeout time.Duration
 	// Limits bound what waits and what the disk must have left.
 	Limits Limits
+	// ReserveBytes is the size of a file beside the database that takes room,
+	// and gives it up when the disk is full, so that the ends of what is under
+	// way can still be stored; 0 means none.
+	ReserveBytes int64
 }
 
 // Store is the SQLite implementation of [edge.Store]. It is safe for use by many
@@ -68,6 +72,8 @@ type Store struct {
 
 	foreign foreignLeases
 	limits  atomic.Pointer[Limits]
+	space   *space
+	readers readers
 	bytes   bytesHeld
 	refused atomic.Int64 // events refused: backlog or space
 	bounds  listBounds
@@ -98,6 +104,16 @@ func Open(path string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	s, err := openOnce(path, o)
+	if err != nil && giveForOpening(path) {
+		if s, err = openOnce(path, o); err == nil {
+			s.space.full()
+		}
+	}
+	return s, err
+}
+
+func openOnce(path string, o Options) (*Store, error) {
 	s := &Store{path: path, o: o, owner: edge.NewName(), log: o.Logger, bounds: standardBounds}
 	s.SetLimits(o.Limits)
 	if err := s.open(context.Background()); err != nil {
@@ -135,8 +151,11 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	removeStaleOwnerLocks(s.path, s.owner)
 	if s.o.Share {
-		return s.joinSharers(ctx)
+		if err := s.joinSharers(ctx); err != nil {
+			return err
+		}
 	}
+	s.space.watch()
 	return nil
 }
 
@@ -175,7 +194,11 @@ func (s *Store) openWriter(ctx context.Context) error {
 	if s.o.Clock.NowMS() < seenMS-edge.StepDoubt.Milliseconds() {
 		s.o.Clock.Doubt()
 	}
+	if s.space, err = newSpace(s); err != nil {
+		return err
+	}
 	s.w, err = newWriter(ctx, s, conn)
+	s.readers.left = func() { s.w.poke() }
 	return err
 }
 
@@ -221,6 +244,9 @@ func (s *Store) Close() error {
 func (s *Store) closeHandles() error {
 	var first error
 	s.once.Do(func() {
+		if s.space != nil {
+			s.space.close()
+		}
 		if s.rdb != nil {
 			first = s.rdb.Close()
 		}

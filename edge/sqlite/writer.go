@@ -39,6 +39,8 @@ const maxBatch = 1024
 // when a commit failed, so it sets its results anew each time.
 type op struct {
 	phase phase
+	ends  bool  // it ends what is under way: stored on a full disk too
+	bytes int64 // what it adds to the log at least
 	run   func(tx *tx) error
 	err   error
 	done  chan struct{}
@@ -76,6 +78,7 @@ type writer struct {
 	present    *present
 	pruned     pruned
 	backlog    backlog
+	keeper     logKeeper
 	calmUntil  time.Duration // monotonic time until which the dispatch rests after a failed commit
 	unsyncedAt time.Duration // monotonic time of the first commit not yet synced (DurabilityNormal); 0 = none
 	wakeups    atomic.Int64  // passes of the loop, for the idle test
@@ -97,6 +100,7 @@ func newWriter(ctx context.Context, s *Store, conn *sqlx.Conn) (*writer, error) 
 		failed: make(chan struct{}),
 		stmts:  map[string]*sql.Stmt{},
 	}
+	w.keeper = logKeeper{bounds: standardLog, path: s.path + "-wal"}
 	w.cache.reset()
 	w.hands.init()
 	var err error
@@ -124,10 +128,20 @@ func (w *writer) watch(fn func([]edge.Change)) {
 // do runs one operation and returns after its commit. The wait does not end with
 // ctx once the operation is queued: its outcome would be unknown.
 func (w *writer) do(ctx context.Context, p phase, run func(tx *tx) error) error {
+	return w.doOp(ctx, &op{phase: p, run: run})
+}
+
+// doEnd runs an operation that ends what is under way, or that writes nothing: it
+// is run on a full disk too.
+func (w *writer) doEnd(ctx context.Context, run func(tx *tx) error) error {
+	return w.doOp(ctx, &op{phase: phaseSettle, ends: true, run: run})
+}
+
+func (w *writer) doOp(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o := &op{phase: p, run: run, done: make(chan struct{})}
+	o.done = make(chan struct{})
 	if err := w.enqueue(o); err != nil {
 		return err
 	}
@@ -158,6 +172,7 @@ func (w *writer) take(batch []*op) []*op {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := min(len(w.inbox), w.store.o.MaxBatch-len(batch))
+	n = fitting(batch, w.inbox[:n])
 	batch = append(batch, w.inbox[:n]...)
 	if n == len(w.inbox) {
 		w.inbox = nil
@@ -165,6 +180,24 @@ func (w *writer) take(batch []*op) []*op {
 		w.inbox = w.inbox[n:]
 	}
 	return batch
+}
+
+// maxBatchBytes bounds what one commit adds to the log: with it the log grows in
+// steps that its keeper can follow.
+const maxBatchBytes = 8 << 20
+
+// fitting is how many of more may join batch; the first may always.
+func fitting(batch, more []*op) int {
+	sum := int64(0)
+	for _, o := range batch {
+		sum += o.bytes
+	}
+	for i, o := range more {
+		if sum += o.bytes; sum > maxBatchBytes && len(batch)+i > 0 {
+			return i
+		}
+	}
+	return len(more)
 }
 
 // gather takes what waits, yields, and takes again until nothing more comes: the
@@ -191,6 +224,10 @@ func (w *writer) loop() {
 	for {
 		batch := w.gather()
 		if len(batch) == 0 && !w.claimDue() && !w.syncDue() {
+			if w.logDue() {
+				w.tendLog()
+				continue
+			}
 			if w.isClosed() {
 				return
 			}
@@ -199,6 +236,7 @@ func (w *writer) loop() {
 			continue
 		}
 		w.process(batch)
+		w.tendLog()
 	}
 }
 
@@ -241,7 +279,7 @@ func (w *writer) untilDue() (time.Duration, bool) {
 		return 0, false
 	}
 	if w.standing != nil {
-		if ms := w.hands.nextDue(); ms > 0 {
+		if ms := w.hands.nextDue(); ms > 0 && !w.store.space.low.Load() {
 			earlier(time.Duration(ms-w.clock.NowMS()) * time.Millisecond)
 			wait = max(wait, w.calmUntil-w.clock.Mono())
 		}
@@ -251,6 +289,9 @@ func (w *writer) untilDue() (time.Duration, bool) {
 	}
 	if w.unsyncedAt > 0 {
 		earlier(w.unsyncedAt + unsyncedLimit - w.clock.Mono())
+	}
+	if w.keeper.retryAt > 0 {
+		earlier(w.keeper.retryAt - w.clock.Mono())
 	}
 	return wait, ok
 }
@@ -264,7 +305,7 @@ func (w *writer) syncDue() bool {
 
 // claimDue reports whether the standing dispatch could claim something now.
 func (w *writer) claimDue() bool {
-	if w.standing == nil || w.isClosed() || w.err() != nil || w.clock.Mono() < w.calmUntil {
+	if w.standing == nil || w.isClosed() || w.err() != nil || w.clock.Mono() < w.calmUntil || w.store.space.low.Load() {
 		return false
 	}
 	if w.store.o.Share && w.othersWrote() {
@@ -305,11 +346,15 @@ func (w *writer) process(batch []*op) {
 		answer(batch, err)
 		return
 	}
-	dispatching := w.standing != nil && w.clock.Mono() >= w.calmUntil
+	if batch = w.onlyEnds(batch); batch == nil {
+		return
+	}
+	dispatching := w.standing != nil && w.clock.Mono() >= w.calmUntil && !w.store.space.low.Load()
 	began, err := w.attempt(batch, dispatching)
 	if err == nil {
 		return
 	}
+	w.store.space.failed(err)
 	if dispatching {
 		// Do not let claims that cannot be stored spin the loop.
 		w.calmUntil = w.clock.Mono() + calm
@@ -322,8 +367,9 @@ func (w *writer) process(batch []*op) {
 	// The batch is void and nobody was answered. Run the operations again, one
 	// per transaction, so that one that cannot be stored does not take the
 	// others with it.
-	for _, o := range batch {
+	for _, o := range w.onlyEnds(batch) {
 		if _, err := w.attempt([]*op{o}, false); err != nil {
+			w.store.space.failed(err)
 			answer([]*op{o}, publicError(err))
 		}
 		if err := w.err(); err != nil {

@@ -363,6 +363,9 @@ func TestFullIsPassing(t *testing.T) {
 	}
 	_, err := s.Settle(t.Context(), settlement(running, edge.OutcomeSucceeded))
 	require.NoError(t, err, "what needs no room is still stored")
+	require.Equal(t, edge.StorageLow, s.Storage().State)
+	s.CheckSpaceForTest() // the disk itself has room
+	require.Equal(t, edge.StorageHealthy, s.Storage().State)
 	require.NoError(t, s.OnWriterForTest(t.Context(), `PRAGMA max_page_count=1000000`))
 	as, err := s.Accept(t.Context(), []edge.Submission{big})
 	require.NoError(t, err)
