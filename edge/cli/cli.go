@@ -76,7 +76,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+", else "+service.ConfigPath+")")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON: times in UTC, public ids")
 	root.AddCommand(
-		a.demo(), a.serve(), a.reload(), a.send(), a.listen(),
+		a.demo(), a.serve(), a.reload(), a.configGroup(), a.send(), a.listen(),
 		a.deliveries(), a.delivery(), a.explain(), a.cancel(), a.redrive(), a.resolve(),
 		a.target(), a.handler(), a.status(), a.check(), a.clock(),
 		a.schema(), a.bench(), a.version(), a.installService(),

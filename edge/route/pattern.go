@@ -10,6 +10,7 @@ import (
 
 // pattern is a compiled pattern: the literal pieces between its stars.
 type pattern struct {
+	text   string // as it was written
 	pieces []string
 	stars  bool // there is at least one star
 }
@@ -28,7 +29,7 @@ func CheckPattern(s string) error {
 
 func compile(s string) pattern {
 	parts := strings.Split(s, "*")
-	p := pattern{stars: len(parts) > 1}
+	p := pattern{text: s, stars: len(parts) > 1}
 	for i, part := range parts {
 		// Of the pieces between stars the empty ones say nothing; the first
 		// and the last are anchors.

@@ -39,6 +39,7 @@ type compiled struct {
 	name, handler              string
 	eventType, source, subject pattern
 	when                       *expression.Expr // nil = always
+	whenText                   string
 	key                        *string
 	keyText                    *expression.Template // in place of key
 	ttlMS                      int64
@@ -100,6 +101,7 @@ func (c *compiled) compile(rule Rule) (err error) {
 		if c.when, err = expression.CompileCondition(rule.When); err != nil {
 			return fmt.Errorf("when: %w", err)
 		}
+		c.whenText = rule.When
 	}
 	switch {
 	case rule.Key == nil:
