@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The log is taken over into the database by the writer alone. SQLite does it in
-// passing, at the commit that makes the log long enough, as far as the snapshots
-// of readers allow. While one reader after another holds a snapshot that is never
+// The log is taken over into the database by the writer alone, after the commit
+// that makes it long enough (see takeOver), as far as the snapshots of readers
+// allow. While one reader after another holds a snapshot that is never
 // the whole log, so it grows. What is done then grows with it:
 //
 //	soft   new reads wait a moment, so that those under way can end

@@ -60,7 +60,7 @@ func settings(o Options, readOnly bool) []setting {
 	if readOnly {
 		return append(ss, setting{"query_only", "1", "1"})
 	}
-	return append(ss, setting{"wal_autocheckpoint", "2000", "2000"})
+	return append(ss, setting{"wal_autocheckpoint", "0", "0"}) // see takeOver
 }
 
 // dsn builds the data source name. path comes from the configuration and is

@@ -79,9 +79,10 @@ type writer struct {
 	pruned     pruned
 	backlog    backlog
 	keeper     logKeeper
-	calmUntil  time.Duration // monotonic time until which the dispatch rests after a failed commit
-	unsyncedAt time.Duration // monotonic time of the first commit not yet synced (DurabilityNormal); 0 = none
-	wakeups    atomic.Int64  // passes of the loop, for the idle test
+	calmUntil  time.Duration              // monotonic time until which the dispatch rests after a failed commit
+	unsyncedAt time.Duration              // monotonic time of the first commit not yet synced (DurabilityNormal); 0 = none
+	sinceLook  struct{ commits, ops int } // since the writer looked how long the log is
+	wakeups    atomic.Int64               // passes of the loop, for the idle test
 	commits    atomic.Int64
 }
 
@@ -402,6 +403,9 @@ func (w *writer) attempt(batch []*op, dispatching bool) (began bool, err error) 
 	}
 	if err == nil {
 		err = w.bound(tx)
+		if err == nil && tx.wrote {
+			err = w.takeOver(len(batch))
+		}
 		if err == nil {
 			w.publish(tx, st)
 			answer(batch, nil)
@@ -461,12 +465,8 @@ const onceSyncs = 3
 // does, but for what a reader keeps it from taking over: then SQLite may sync
 // nothing, and a commit of its own at FULL does.
 func (w *writer) sync() error {
-	row, err := w.stmt("PRAGMA wal_checkpoint(PASSIVE)")
-	if err != nil {
-		return err
-	}
-	var busy, log, done int
-	if err := row.QueryRow().Scan(&busy, &log, &done); err != nil || busy == 0 && done == log {
+	busy, pages, done, err := w.walCheckpoint("PASSIVE")
+	if err != nil || !busy && done == pages {
 		return err
 	}
 	ctx := context.Background()

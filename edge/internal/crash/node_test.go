@@ -33,7 +33,8 @@ type node struct {
 	config string // path
 	socket string
 	share  bool
-	name   string // of its lives
+	under  []string // a program and its arguments that run the node's processes; nil = none
+	name   string   // of its lives
 	http   *http.Client
 
 	lives int
@@ -110,7 +111,8 @@ func (n *node) spawn() *process {
 	if n.share {
 		args = append(args, "--share")
 	}
-	p.cmd = exec.Command(binary, args...)
+	line := append(append([]string(nil), n.under...), append([]string{binary}, args...)...)
+	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.Env = append(os.Environ(), lifeVariable+"="+p.life)
 	p.cmd.Stderr = &lines{each: func(line string) { n.note(p, line) }}
 	p.cmd.WaitDelay = 5 * time.Second

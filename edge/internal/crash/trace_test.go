@@ -1,0 +1,138 @@
+//go:build faults
+
+package crash_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tracer runs a node's processes under strace, which can make system calls fail.
+// The node stays the test's own child: signals and the exit code are its own.
+type tracer struct {
+	n      *node
+	dir    string
+	output string // of the latest process
+}
+
+func newTracer(t *testing.T, n *node) *tracer {
+	t.Helper()
+	_, err := exec.LookPath("strace")
+	require.NoError(t, err, "these tests need strace: apt-get install strace. Without it nothing of them was run")
+	return &tracer{n: n, dir: t.TempDir()}
+}
+
+// with makes the next processes run under strace, which writes down the calls
+// and applies the rules to them. Of calls only those on files are looked at, if
+// any are given. With neither the next processes run by themselves.
+func (x *tracer) with(calls string, files []string, rules ...string) {
+	x.n.under = nil
+	if calls == "" {
+		return
+	}
+	x.output = filepath.Join(x.dir, fmt.Sprint("trace-", x.n.lives+1))
+	x.n.under = []string{"strace", "-D", "-f", "-q", "-y", "-ttt", "--seccomp-bpf", "-o", x.output, "-e", "trace=" + calls}
+	for _, f := range files {
+		x.n.under = append(x.n.under, "-P", f)
+	}
+	for _, r := range rules {
+		x.n.under = append(x.n.under, "-e", "inject="+r)
+	}
+}
+
+// database are the paths of the node's database and its log.
+func (n *node) database() (db, wal string) {
+	db = filepath.Join(n.dir, "d.db")
+	return db, db + "-wal"
+}
+
+// call is one system call that strace saw end.
+type call struct {
+	thread   string
+	at       float64 // seconds
+	name     string
+	file     string // that its descriptor names; "" without one
+	failed   bool
+	injected bool
+}
+
+var (
+	traceLine  = regexp.MustCompile(`^(\d+) +(\d+\.\d+) (.*)$`)
+	traceCall  = regexp.MustCompile(`^(\w+)\((?:AT_FDCWD[^,]*, "([^"]*)"|\d+<([^>]*)>)?`)
+	traceAgain = regexp.MustCompile(`^<\.\.\. (\w+) resumed>`)
+)
+
+// read waits until the latest process of the node is gone for its tracer too,
+// and returns what was written down, and when the process ended.
+func (x *tracer) read(t *testing.T) (calls []call, ended float64) {
+	t.Helper()
+	main := strconv.Itoa(x.n.p.cmd.Process.Pid)
+	var text string
+	await(t, x.n, "strace has seen the process end", func() bool {
+		b, err := os.ReadFile(x.output)
+		require.NoError(t, err)
+		text = string(b)
+		return strings.Contains(text, "+++ exited") || strings.Contains(text, "+++ killed")
+	})
+	pending := map[string]call{}
+	for line := range strings.Lines(text) {
+		m := traceLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			continue
+		}
+		at, err := strconv.ParseFloat(m[2], 64)
+		require.NoError(t, err)
+		thread, what := m[1], m[3]
+		if strings.HasPrefix(what, "+++") && (thread == main || ended == 0) {
+			ended = at
+			continue
+		}
+		c, known := call{thread: thread, at: at}, false
+		if f := traceCall.FindStringSubmatch(what); f != nil {
+			c.name, c.file, known = f[1], f[2]+f[3], true
+		} else if traceAgain.MatchString(what) {
+			c, known = pending[thread], pending[thread].name != ""
+			delete(pending, thread)
+		}
+		switch {
+		case !known:
+		case strings.HasSuffix(what, "<unfinished ...>"):
+			pending[thread] = c
+		default:
+			c.failed, c.injected = strings.Contains(what, " = -1 "), strings.HasSuffix(what, "(INJECTED)")
+			calls = append(calls, c)
+		}
+	}
+	return calls, ended
+}
+
+// fired are the calls that strace made fail.
+func fired(calls []call) []call {
+	var f []call
+	for _, c := range calls {
+		if c.injected {
+			f = append(f, c)
+		}
+	}
+	return f
+}
+
+// panicked returns the first line of the latest process that looks like a panic.
+func (n *node) panicked() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, e := range n.log {
+		if e.life == n.p.life && (strings.HasPrefix(e.raw, "panic:") || strings.HasPrefix(e.raw, "fatal error:") || strings.HasPrefix(e.raw, "goroutine ")) {
+			return e.raw
+		}
+	}
+	return ""
+}
