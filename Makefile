@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell .ci/release/version 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long model-long crash crash-long lint cross schema fixture bench unit-score release reproducible clean
+.PHONY: help build run test race check fuzz plans-long model-long crash crash-long faults faults-long lint cross schema fixture bench unit-score release reproducible clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,13 @@ crash: ## kill -9, zombies and graceful stops of the real binary, short form
 crash-long: ## the same with 1,000 kills and more of everything (about 20 minutes)
 	FENCEPOST_KILLS=1000 FENCEPOST_ZOMBIES=10 FENCEPOST_STOPS=20 FENCEPOST_STEPS=10 FENCEPOST_KEYS=1000 \
 		$(GO) test -count=1 -v -timeout 90m ./edge/internal/crash
+
+faults: ## make syncs and other system calls fail under strace, short form (needs strace)
+	$(GO) test -tags faults -count=1 -v -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits' ./edge/internal/crash
+
+faults-long: ## the same with 200 syncs, 500 errors and 500 kills (about 20 minutes)
+	FENCEPOST_SYNCS=200 FENCEPOST_ERRORS=500 FENCEPOST_WRITES=500 \
+		$(GO) test -tags faults -count=1 -v -timeout 90m -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits' ./edge/internal/crash
 
 lint: ## gofmt, vet and golangci-lint (pinned in .ci/tools)
 	@test -z "$$(gofmt -l edge handlers main.go)" || { gofmt -l edge handlers main.go; echo 'run gofmt -w on these'; exit 1; }

@@ -18,6 +18,13 @@
 //	FENCEPOST_KEYS     events that 32 submitters send at once (default 40)
 //	FENCEPOST_SEED     seed of every random choice (default: printed by each test)
 //
+// Tests with the build tag faults also make system calls fail, by strace, which
+// must be installed; they fail when it is not:
+//
+//	FENCEPOST_SYNCS    syncs made to fail (default 10)
+//	FENCEPOST_ERRORS   other calls made to fail (default 34)
+//	FENCEPOST_WRITES   kills in the middle of commits (default 40)
+//
 // With the same seed the choices are the same; when a process dies between two
 // of its instructions is up to the machine. Long forms need -timeout.
 package crash
