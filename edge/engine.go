@@ -30,7 +30,10 @@ type Engine struct {
 	ring   *ring
 	totals tally
 	expiry *alarm
-	doubt  doubt // belongs to the upkeep goroutine
+	ends   *endpoints
+
+	notices notices
+	doubt   doubt // belongs to the upkeep goroutine
 
 	// bg is the context of the engine's own goroutines and store calls. It
 	// is kept here because they live as long as the engine, not as a call.
@@ -85,6 +88,7 @@ func New(store Store, o Options) (*Engine, error) {
 		live:       newLive(),
 		ring:       newRing(ringSize),
 		expiry:     newAlarm(),
+		ends:       newEndpoints(),
 		quit:       make(chan struct{}),
 		gate:       make(chan struct{}, 1),
 		dispatched: make(chan struct{}),
@@ -96,7 +100,12 @@ func New(store Store, o Options) (*Engine, error) {
 	store.Watch(e.ring.publish) // before the first change
 	first := newRoster(o, 1, nil)
 	e.know(first)
-	if err := e.register(e.bg, first); err != nil {
+	err := e.recall(e.bg)
+	if err == nil {
+		e.equip(first, nil)
+		err = e.register(e.bg, first)
+	}
+	if err != nil {
 		store.Watch(nil)
 		e.stopBG()
 		return nil, fmt.Errorf("register handlers: %w", err)
@@ -104,10 +113,33 @@ func New(store Store, o Options) (*Engine, error) {
 	return e, nil
 }
 
+// spawn runs fn in a goroutine of the engine, unless the engine has ended.
+func (e *Engine) spawn(fn func()) bool {
+	e.live.mu.Lock()
+	defer e.live.mu.Unlock()
+	if e.live.closed {
+		return false
+	}
+	e.goes.Go(fn)
+	return true
+}
+
 func (e *Engine) register(ctx context.Context, r *roster) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	return e.store.Register(ctx, r.registrations(), r.o.Workers, r.o.Lease.Milliseconds())
+	rs := r.registrations()
+	for i := range rs {
+		rs[i].Limit = max(e.limitOf(r.handlers[rs[i].Name]), 1)
+	}
+	if err := e.store.Register(ctx, rs, r.o.Workers, r.o.Lease.Milliseconds()); err != nil {
+		return err
+	}
+	for name, h := range r.handlers { // what a registration cannot say
+		if h.watched() && e.limitOf(h) == 0 {
+			e.applyLimit(name)
+		}
+	}
+	return nil
 }
 
 // Start runs recovery and then dispatches until [Engine.Stop]. It returns when
@@ -141,6 +173,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.goes.Go(func() { e.dispatch(dctx) })
 	e.goes.Go(func() { e.upkeep(e.bg) })
 	e.goes.Go(func() { e.rerouteAtStart(e.bg) })
+	e.tellAgain()
 	if e.o.Shared || found.Left > 0 {
 		e.goes.Go(func() { e.recoverByTimer(e.bg) })
 	}

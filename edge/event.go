@@ -181,6 +181,7 @@ func DefaultKey(e *Event) string {
 type Submission struct {
 	Event  Event
 	Routes []Routed // two routes to one target make one delivery
+	Exempt bool     // from the bound of the backlog: the node's own
 }
 
 // Accepted is the answer to one accepted event.

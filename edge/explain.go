@@ -58,6 +58,7 @@ func (x *explainer) held() {
 func (x *explainer) pending() {
 	d, reasons := x.f.Delivery, x.b.Len()
 	x.gate()
+	x.endpoint()
 	x.line()
 	if d.DueMS > x.now {
 		switch {
@@ -94,6 +95,29 @@ func (x *explainer) gate() {
 			x.say("To open it now: fencepost handler resume %s", name)
 		}
 	}
+}
+
+// endpoint tells what the handler's other side and the way there have to do with
+// it.
+func (x *explainer) endpoint() {
+	h, u, name := x.f.Handler, x.f.Uplink, x.f.Delivery.Target.Handler
+	if u.DownMS != 0 {
+		x.say("The uplink %s of handler %s is down since %s%s: nothing is attempted and nothing is charged. It goes on by itself when the uplink is back.",
+			u.Name, name, x.at(u.DownMS), asDetail(u.Detail))
+	}
+	if e := h.Episode; e.BeganMS != 0 {
+		x.say("Handler %s has been failing since %s (%d failures in a row, %s); until a delivery succeeds, one at a time is tried.", name, x.at(e.BeganMS), e.Failures, e.Code)
+	}
+	if h.RateReadyMS > x.now && x.f.Delivery.DueMS <= h.RateReadyMS {
+		x.say("Handler %s waits for its rate limit (one every %s, at most %d at once) until %s.", name, h.Rate.Interval, h.Rate.Burst, x.at(h.RateReadyMS))
+	}
+}
+
+func asDetail(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + strconv.Quote(scrub(s, maxTextBytes)) + ")"
 }
 
 // line tells what a strict line has to do with it: its own, or the one that its

@@ -77,6 +77,8 @@ type Result struct {
 	Pause time.Duration
 	// GateOff closes the handler's gate until an operator opens it.
 	GateOff bool
+	// Blame says what a retry or an unknown outcome tells of the other side.
+	Blame Blame
 }
 
 // Done is a succeeded result, with follow-up events if any.
@@ -132,7 +134,12 @@ type HandlerSpec struct {
 	// HaltOnFailure stops a strict target's line when its head ends as
 	// failed, until someone acts. A fault with Slots > 1.
 	HaltOnFailure bool
-	MaxLosses     int // default DefaultMaxLosses
+	MaxLosses     int     // default DefaultMaxLosses
+	Rate          Rate    // how often deliveries are claimed; default no limit
+	Breaker       Breaker // when it rests because its other side fails; default never
+	// Uplink names one of [Options].Uplinks, through which its other side is
+	// reached; "" = none.
+	Uplink string
 	// Retired is called once when the handler was replaced or left out by
 	// [Engine.Reload], or not taken by it, and its last execution has ended:
 	// then Handler may be closed. It must not block. nil = nobody wants to know. Stop does not

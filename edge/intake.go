@@ -36,6 +36,9 @@ func (e *Engine) EnqueueBatch(ctx context.Context, evs []Event) ([]Accepted, err
 	for i, ev := range evs {
 		ev.N, ev.AcceptedMS, ev.Depth = 0, 0, 0
 		sub, err := e.submission(ev)
+		if err == nil && ev.Source == e.NoticeSource() {
+			err = fieldFault("source", "%q is that of the node's own events", ev.Source)
+		}
 		if err != nil {
 			out[i].Err = err
 			continue

@@ -88,6 +88,9 @@ func (e *Engine) SkipTarget(ctx context.Context, t Target, version int64, reason
 // SetGate opens, closes or pauses a handler's gate; see [Operator].
 func (e *Engine) SetGate(ctx context.Context, handler string, g Gate, code string, resumeMS int64) (HandlerInfo, error) {
 	h, err := e.store.SetGate(ctx, handler, g, code, resumeMS)
+	if err == nil {
+		e.gateSet(handler, g)
+	}
 	e.acted("gate set", err, "handler", handler, "gate", h.Gate, "code", h.GateCode)
 	return h, err
 }

@@ -26,6 +26,8 @@ type Options struct {
 	// Handlers are the handlers of this process. None is allowed: events are
 	// then only stored.
 	Handlers []HandlerSpec
+	// Uplinks are the ways to the outside that handlers name.
+	Uplinks []Uplink
 	// Router routes accepted events and follow-ups; nil = events are stored
 	// and go nowhere.
 	Router Router
@@ -112,6 +114,11 @@ func (o Options) withDefaults() Options {
 		hs[i] = h.withDefaults()
 	}
 	o.Handlers = hs
+	us := make([]Uplink, len(o.Uplinks))
+	for i, u := range o.Uplinks {
+		us[i] = u.withDefaults()
+	}
+	o.Uplinks = us
 	return o
 }
 
@@ -165,8 +172,21 @@ func (o Options) validate() error {
 			fault("%s: %s, must not be negative", d.name, d.d)
 		}
 	}
+	uplinks := map[string]bool{"": true}
+	for i, u := range o.Uplinks {
+		if uplinks[u.Name] && u.Name != "" {
+			fault("Uplinks[%d] %q: the name is used twice", i, u.Name)
+		}
+		uplinks[u.Name] = true
+		if err := u.validate(); err != nil {
+			fault("Uplinks[%d] %q: %w", i, u.Name, err)
+		}
+	}
 	seen := map[string]bool{}
 	for i, h := range o.Handlers {
+		if !uplinks[h.Uplink] {
+			fault("Handlers[%d] %q: Uplink: none is named %q", i, h.Name, h.Uplink)
+		}
 		if seen[h.Name] {
 			fault("Handlers[%d] %q: the name is used twice", i, h.Name)
 		}
@@ -208,8 +228,10 @@ func (h HandlerSpec) validate() error {
 	if h.MaxLosses < 0 {
 		fault("MaxLosses: %d, must not be negative", h.MaxLosses)
 	}
-	if err := h.Retry.validate(); err != nil {
-		faults = append(faults, err)
+	for _, err := range []error{h.Retry.validate(), h.Rate.Validate(), h.Breaker.validate()} {
+		if err != nil {
+			faults = append(faults, err)
+		}
 	}
 	return errors.Join(faults...)
 }

@@ -58,6 +58,9 @@ const (
 	CodeDroppedBacklog    = "dropped_backlog" // expired to make room: the backlog was at its bound
 	CodeResolved          = "resolved"
 	CodeEndpointGone      = "endpoint_gone"
+	CodeEndpointFailing   = "endpoint_failing" // the gate rests: the handler's other side fails
+	CodeFailingTooLong    = "failing_too_long" // the gate is off: it has failed for too long
+	CodeUplinkDown        = "uplink_down"      // we are offline; nothing is charged
 	CodeHandlerMissing    = "handler_missing"
 	CodePausedByOperator  = "paused_by_operator"
 	CodePausedByEndpoint  = "paused_by_endpoint"

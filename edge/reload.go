@@ -54,7 +54,7 @@ func (r *roster) registrations() []Registration {
 		rs = append(rs, Registration{
 			Name: spec.Name, Revision: spec.Revision, Effect: spec.Effect, Serial: r.serial,
 			Slots: spec.Slots, Limit: spec.Concurrency, Inspect: r.handlers[spec.Name].inspector != nil,
-			Halt: spec.HaltOnFailure, MaxLosses: spec.MaxLosses,
+			Halt: spec.HaltOnFailure, MaxLosses: spec.MaxLosses, Rate: spec.Rate,
 		})
 	}
 	return rs
@@ -128,7 +128,7 @@ func (e *Engine) retire(r *roster) {
 }
 
 // Reload replaces what the engine works with while it works: of o it takes
-// Handlers, Router, Workers, ShutdownGrace, MaxDataBytes and Retention; all else
+// Handlers, Uplinks, Router, Workers, ShutdownGrace, MaxDataBytes and Retention; all else
 // stays as New was given it. It does so whole or not at all: on an error
 // the engine goes on with what it had.
 //
@@ -169,6 +169,7 @@ func (e *Engine) Reload(ctx context.Context, o Options) error {
 	// The router first: no event is then owed to a handler that is going away,
 	// and one that is owed to a handler that is coming waits a moment for it.
 	e.know(next)
+	e.equip(next, old)
 	ctx = context.WithoutCancel(ctx)
 	if err := e.register(ctx, next); err != nil {
 		e.goBack(ctx, old, next)
@@ -197,7 +198,7 @@ func (e *Engine) reloaded(o Options) (Options, error) {
 	if o.Lease != 0 && o.Lease != now.Lease {
 		return o, fmt.Errorf("%w: engine options: Lease: %s, is %s and cannot change while the engine works", ErrInvalid, o.Lease, now.Lease)
 	}
-	now.Handlers, now.Router, now.Workers = o.Handlers, o.Router, o.Workers
+	now.Handlers, now.Uplinks, now.Router, now.Workers = o.Handlers, o.Uplinks, o.Router, o.Workers
 	now.ShutdownGrace, now.MaxDataBytes, now.Retention = o.ShutdownGrace, o.MaxDataBytes, o.Retention
 	now = now.withDefaults()
 	if err := now.validate(); err != nil {
@@ -222,6 +223,7 @@ func (e *Engine) mayReload() error {
 func (e *Engine) goBack(ctx context.Context, old, failed *roster) {
 	restored := old.again(failed.serial + 1)
 	e.know(restored)
+	e.equip(restored, failed)
 	err := e.register(ctx, restored)
 	if err != nil { // what was claimed under either finds its handler
 		e.storeFault("register the handlers again", err)

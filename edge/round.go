@@ -57,7 +57,9 @@ func (e *Engine) runRound(ctx context.Context, limit int, t *tally) error {
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
-	return e.runAll(ctx, claims, func(c Claimed) *run { return e.newRun(c, before, t) })
+	err = e.runAll(ctx, claims, func(c Claimed) *run { return e.newRun(c, before, t) })
+	e.notices.wait(storeTimeout)
+	return err
 }
 
 // runAll works on all claims at once and waits for their ends; once ctx is done,

@@ -89,6 +89,7 @@ func (e *Engine) awaitStored() {
 const (
 	storeWait  = 5 * time.Second // for results that are being stored at the end
 	storePause = 5 * time.Millisecond
+	noticeWait = 500 * time.Millisecond // for notices that are being stored
 )
 
 // stopClaims ends dispatching. After it, no claim is delivered.
@@ -129,6 +130,7 @@ func sooner(c <-chan struct{}, d time.Duration) <-chan struct{} {
 // endGoroutines ends held writes, the heartbeat and all other goroutines of the
 // engine, and waits for them for a bounded time.
 func (e *Engine) endGoroutines() {
+	e.notices.wait(noticeWait)
 	e.live.mu.Lock()
 	e.live.closed = true
 	e.live.mu.Unlock()

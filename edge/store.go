@@ -350,15 +350,16 @@ type Facts struct {
 	Delivery Delivery
 	Target   TargetInfo
 	Handler  HandlerInfo
-	Lease    *Lease     // the lease on the delivery, or for a strict target the one on the target; nil when none
-	Head     *Delivery  // first open delivery of a strict line, nil when it is this one; for an unordered delivery that of the line it waits for since ordering was changed
-	Ahead    int        // open deliveries of that line before it, counted up to 1000
-	Last     *Execution // the latest execution, nil when none
-	Newer    DeliveryID // the generation that a redrive made of it, 0 when none
-	Held     int        // deliveries of the handler that live owners hold
-	Doubted  bool       // the clock is doubted
-	Decision *Decision  // how a person decided it after it was blocked, nil when none did
-	Fault    string     // why the route fails on the event, of a delivery with route_error; "" when not known. No store knows it, see Engine.RouteFault
+	Lease    *Lease      // the lease on the delivery, or for a strict target the one on the target; nil when none
+	Head     *Delivery   // first open delivery of a strict line, nil when it is this one; for an unordered delivery that of the line it waits for since ordering was changed
+	Ahead    int         // open deliveries of that line before it, counted up to 1000
+	Last     *Execution  // the latest execution, nil when none
+	Newer    DeliveryID  // the generation that a redrive made of it, 0 when none
+	Held     int         // deliveries of the handler that live owners hold
+	Doubted  bool        // the clock is doubted
+	Decision *Decision   // how a person decided it after it was blocked, nil when none did
+	Fault    string      // why the route fails on the event, of a delivery with route_error; "" when not known. No store knows it, see Engine.RouteFault
+	Uplink   UplinkState // of the handler; Name "" = it has none. No store knows it, see Engine.UplinkOf
 }
 
 // Decision is a person's stored decision on a blocked delivery.

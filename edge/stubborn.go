@@ -74,6 +74,9 @@ func (e *Engine) becomeStubborn(r *run, w *watcher) {
 	}
 }
 
+// applyLimit tells the store how many deliveries of a handler may run at once.
+func (e *Engine) applyLimit(name string) { e.applySpares(name) }
+
 // applySpares tells the store how many slots a handler has with its spares.
 func (e *Engine) applySpares(name string) {
 	e.spareMu.Lock()
@@ -89,7 +92,7 @@ func (e *Engine) applySpares(name string) {
 		all += s
 	}
 	e.live.mu.Unlock()
-	e.store.SetLimit(name, h.spec.Concurrency+n, now.o.Workers+all)
+	e.store.SetLimit(name, e.limitOf(h)+n, now.o.Workers+all)
 }
 
 func (e *Engine) stubbornRuns() int {

@@ -58,6 +58,10 @@ func (e *Engine) perform(r *run) {
 		e.giveBack(r, OutcomeDeferred, CodeHandlerMissing, "this process has no such handler")
 		return
 	}
+	if e.offline(r.h) {
+		e.giveBack(r, OutcomeDeferred, CodeUplinkDown, "claimed just before the uplink was found down; nothing was attempted")
+		return
+	}
 	if !r.started && (!e.inspect(r) || !e.start(r)) {
 		return
 	}
@@ -67,7 +71,12 @@ func (e *Engine) perform(r *run) {
 	}
 	res, cause := e.execute(r)
 	e.live.settles(r)
-	e.settle(r, e.conclude(r, res, cause))
+	s := e.conclude(r, res, cause)
+	tell := e.weigh(r, &s, res.Blame, cause)
+	e.settle(r, s)
+	if tell != nil {
+		tell()
+	}
 }
 
 // abandoned ends a run whose goroutine its handler ended.

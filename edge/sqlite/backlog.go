@@ -52,7 +52,7 @@ const (
 func (tx *tx) room(p *submission) error {
 	l := tx.w.store.limits.Load()
 	bound := l.MaxBacklogBytes
-	if bound <= 0 || p.followUp || len(p.Routes) == 0 {
+	if bound <= 0 || p.followUp || p.Exempt || len(p.Routes) == 0 {
 		return nil
 	}
 	need := edge.ShareBytes(&p.Event, len(p.Routes)) * int64(len(p.Routes))

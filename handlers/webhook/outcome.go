@@ -47,7 +47,7 @@ func (h *Handler) judge(resp *http.Response, text []byte, truncated bool, secret
 	case h.permanent(status):
 		r.Outcome = edge.OutcomeFailed
 	case status == http.StatusTooManyRequests:
-		r.Pause = pauseTooMany
+		r.Pause, r.Blame = pauseTooMany, edge.BlameNone // it works, and is busy
 		if has {
 			r.Pause, r.Delay = asked, asked
 		}

@@ -150,7 +150,9 @@ func (w *wire) beforeSend(ctx context.Context, err error) edge.Result {
 	case isTimeout(err):
 		code = CodeConnectTimeout
 	}
-	return edge.TryAgain(code, "")
+	r := edge.TryAgain(code, "")
+	r.Blame = edge.BlameConnection
+	return r
 }
 
 // afterSend judges a fault after it: what the receiver did is not known.
@@ -167,7 +169,11 @@ func (w *wire) afterSend(ctx context.Context, err error) edge.Result {
 		err.Error() == errServerClosedIdle:
 		code = CodeConnectionReset
 	}
-	return edge.Unknown(code, "")
+	r := edge.Unknown(code, "")
+	if code != CodeReplyMalformed {
+		r.Blame = edge.BlameConnection
+	}
+	return r
 }
 
 // errServerClosedIdle is the text of a private error of net/http: the
