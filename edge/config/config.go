@@ -44,6 +44,7 @@ type Config struct {
 	Storage   Storage
 	Handlers  []Handler // in the order of the file
 	Routes    []Route   // in the order of the file
+	Uplinks   []Uplink  // in the order of the file
 }
 
 // Node is the section [node].
@@ -87,6 +88,9 @@ type Handler struct {
 	Halt        bool          // on_failure = "halt"
 	Retry       edge.RetryPolicy
 	MaxLosses   int
+	Rate        edge.Rate    // rate_per_s, rate_burst; the zero value is no limit
+	Breaker     edge.Breaker // breaker_failures, gate_off_after_h
+	Uplink      string       // uplink: name of an [[uplink]] of this file; "" = none
 	Webhook     *Webhook
 	Command     *Command
 	Line        int // of the handler in the file
@@ -209,6 +213,7 @@ func Default() Config {
 		},
 		Retention: defaultRetention(),
 		Storage:   defaultStorage(),
+		Uplinks:   []Uplink{},
 		Handlers:  []Handler{},
 		Routes:    []Route{},
 	}
@@ -229,6 +234,7 @@ func defaultHandler(k Kind) Handler {
 	case KindWebhook:
 		h.Timeout = 20 * time.Second
 		h.Retry = edge.RetryPolicy{Schedule: edge.WebhookSchedule, GiveUpAfter: day}
+		h.Breaker = edge.Breaker{Failures: 5, GateOffAfter: 5 * day}
 		h.Webhook = &Webhook{AllowPrivate: true, Secrets: []string{}, Headers: map[string]string{}, PermanentStatus: []int{}, AllowAddresses: []netip.Prefix{}}
 	case KindCommand:
 		h.Effect = edge.Once

@@ -64,6 +64,7 @@ func TestDefaultsOfEachKind(t *testing.T) {
 		{
 			Name: "h", Kind: config.KindWebhook, Effect: edge.Idempotent, Slots: 1, Concurrency: 16, Timeout: 20 * time.Second, MaxLosses: 10,
 			Retry:   edge.RetryPolicy{Schedule: edge.WebhookSchedule, GiveUpAfter: 24 * time.Hour},
+			Breaker: edge.Breaker{Failures: 5, GateOffAfter: 120 * time.Hour},
 			Webhook: &config.Webhook{URL: "http://a.example/", Secrets: []string{}, Headers: map[string]string{}, PermanentStatus: []int{}, AllowPrivate: true, AllowAddresses: []netip.Prefix{}},
 			Line:    1,
 		},
@@ -118,7 +119,8 @@ retry_base_s = 120
 `)
 	require.Equal(t, config.Handler{
 		Name: "hook-1.a_b", Kind: config.KindWebhook, Effect: edge.Once, Slots: 4, Concurrency: 2, Timeout: 7 * time.Second, MaxLosses: 3,
-		Retry: edge.RetryPolicy{Schedule: []time.Duration{time.Second, time.Minute}, MaxAttempts: 9, GiveUpAfter: 2 * time.Hour},
+		Retry:   edge.RetryPolicy{Schedule: []time.Duration{time.Second, time.Minute}, MaxAttempts: 9, GiveUpAfter: 2 * time.Hour},
+		Breaker: edge.Breaker{Failures: 5, GateOffAfter: 120 * time.Hour},
 		Webhook: &config.Webhook{
 			URL: "https://user.example:8443/x?y=1", Secrets: []string{"env:NEW", "file:/etc/old"},
 			Headers:         map[string]string{"X-Plain": "a b", "Authorization": "file:/run/auth"},
@@ -151,6 +153,37 @@ func TestRetryOfAHandler(t *testing.T) {
 	} {
 		require.Equal(t, want, mustParse(t, text).Handlers[0].Retry, text)
 	}
+}
+
+func TestEndpointOfAHandler(t *testing.T) {
+	t.Parallel()
+	type endpoint struct {
+		rate    edge.Rate
+		breaker edge.Breaker
+		uplink  string
+	}
+	five := edge.Breaker{Failures: 5, GateOffAfter: 120 * time.Hour}
+	uplink := "[[uplink]]\nname = \"wan\"\nprobe = \"https://a.example/\"\n"
+	for text, want := range map[string]endpoint{
+		w + "rate_per_s = 10":                                   {rate: edge.Rate{Interval: 100 * time.Millisecond, Burst: 10}, breaker: five},
+		w + "rate_per_s = 0.5":                                  {rate: edge.Rate{Interval: 2 * time.Second, Burst: 1}, breaker: five},
+		w + "rate_per_s = 2.5\nrate_burst = 7":                  {rate: edge.Rate{Interval: 400 * time.Millisecond, Burst: 7}, breaker: five},
+		w + "rate_per_s = 10000":                                {rate: edge.Rate{Interval: 100 * time.Microsecond, Burst: 10000}, breaker: five},
+		w + "rate_per_s = 0.000012\nbreaker_failures = 0":       {rate: edge.Rate{Interval: 83333333333 * time.Microsecond, Burst: 1}},
+		w + "breaker_failures = 20\ngate_off_after_h = 0":       {breaker: edge.Breaker{Failures: 20}},
+		cmd + "breaker_failures = 3":                            {breaker: edge.Breaker{Failures: 3}},
+		uplink + cmd + "uplink = \"wan\"":                       {uplink: "wan"},
+		uplink + w + "uplink = \"wan\"\ngate_off_after_h = 1\n": {uplink: "wan", breaker: edge.Breaker{Failures: 5, GateOffAfter: time.Hour}},
+	} {
+		h := mustParse(t, text).Handlers[0]
+		require.Equal(t, want, endpoint{h.Rate, h.Breaker, h.Uplink}, text)
+		require.NoError(t, h.Rate.Validate())
+	}
+	c := mustParse(t, uplink+"interval_s = 60\ntimeout_s = 2\n[[uplink]]\nname = \"lan\"\nprobe = \"[fd00::1]:22\"\n")
+	require.Equal(t, []config.Uplink{
+		{Name: "wan", Probe: "https://a.example/", Interval: time.Minute, Timeout: 2 * time.Second, Line: 1},
+		{Name: "lan", Probe: "[fd00::1]:22", Interval: 15 * time.Second, Timeout: 5 * time.Second, Line: 6},
+	}, c.Uplinks)
 }
 
 func TestRouteSettings(t *testing.T) {

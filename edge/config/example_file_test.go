@@ -84,7 +84,7 @@ func TestExampleNamesEveryKey(t *testing.T) {
 	b, err := os.ReadFile(exampleFile)
 	require.NoError(t, err)
 	for _, section := range []string{
-		"[node]", "[http]", "[[route]]", "[[handler]]\nkind = \"log\"", "[[handler]]\nkind = \"webhook\"", "[[handler]]\nkind = \"command\"",
+		"[node]", "[http]", "[[uplink]]", "[[route]]", "[[handler]]\nkind = \"log\"", "[[handler]]\nkind = \"webhook\"", "[[handler]]\nkind = \"command\"",
 	} {
 		_, err := config.Parse("x.toml", []byte(section+"\nqqqqqqqqqqqqqqqq = 1\n"))
 		var errs config.Errors

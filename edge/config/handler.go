@@ -33,6 +33,7 @@ func readHandler(t *table) Handler {
 	readEffort(t, &h)
 	readOrdering(t, &h)
 	readRetry(t, &h)
+	readEndpoint(t, &h)
 	switch h.Kind {
 	case KindWebhook:
 		readWebhook(t, h.Webhook)

@@ -94,7 +94,7 @@ func Keys() []Key {
 				k.When, k.of = row.when, row.of
 			case s.form == "[[handler]]":
 				k.When = AtClaim
-			case s.form == "[[route]]":
+			case s.form == "[[route]]", s.form == "[[uplink]]":
 				k.When = AtReload
 			}
 			all = append(all, k)

@@ -56,11 +56,13 @@ func parse(name string, b []byte, dir string) (*Config, *document, error) {
 	c.File = name
 	root.section("retention", func(t *table) { c.Retention = readRetention(t) })
 	root.section("storage", func(t *table) { c.Storage = readStorage(t) })
+	root.each("uplink", MaxUplinks, func(t *table) { c.Uplinks = append(c.Uplinks, readUplink(t)) })
 	root.each("handler", MaxHandlers, func(t *table) { c.Handlers = append(c.Handlers, readHandler(t)) })
 	root.each("route", MaxRoutes, func(t *table) { c.Routes = append(c.Routes, readRoute(t)) })
 	root.unknown()
 	c.spreadAddresses()
 	checkNames(doc, &c)
+	checkUplinks(doc, &c)
 	checkDrop(doc, &c)
 	for _, p := range []*string{&c.Node.Data, &c.HTTP.TokenFile, &c.HTTP.Socket} {
 		*p = within(dir, *p)

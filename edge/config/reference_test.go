@@ -87,6 +87,8 @@ func (r row) context(kind string) string {
 	switch r.section {
 	case "[[handler]]":
 		return text
+	case "[[uplink]]":
+		return "[[uplink]]\nname = \"u\"\nprobe = \"a.example:443\"\n"
 	case "[[route]]":
 		return text + "[[route]]\nname = \"r\"\nhandler = \"h\"\n"
 	}
@@ -184,7 +186,7 @@ func TestReferenceHasTypesAndRanges(t *testing.T) {
 	for _, r := range readReference(t) {
 		kind := r.kinds()[0]
 		want := map[string]string{
-			"string": "must be a string", "whole number": "must be a whole number", "true or false": "must be true or false",
+			"string": "must be a string", "whole number": "must be a whole number", "number": "must be a number", "true or false": "must be true or false",
 			"list of strings": "must be a list", "list of whole numbers": "must be a list", "table of strings": "must be a table of strings",
 		}[r.typ]
 		require.NotEmpty(t, want, "line %d: type %q", r.line, r.typ)

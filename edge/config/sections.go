@@ -18,6 +18,7 @@ func sections() []section {
 		{"[http]", func(t *table) { readHTTP(t, &HTTP{}) }},
 		{"[retention]", func(t *table) { readRetention(t) }},
 		{"[storage]", func(t *table) { readStorage(t) }},
+		{"[[uplink]]", func(t *table) { readUplink(t) }},
 		{"[[handler]]", func(t *table) { readHandler(t) }},
 		{"[[route]]", func(t *table) { readRoute(t) }},
 	}

@@ -33,11 +33,14 @@ func (d door) ConfirmClock(context.Context) error {
 // Reload puts the node's file in force; see [Node.Reload].
 func (d door) Reload(ctx context.Context) (api.Reloaded, error) { return d.n.Reload(ctx) }
 
-// Facts adds to the facts of the store what only the router knows.
+// Facts adds to the facts of the store what only the router and the engine know.
 func (d door) Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, error) {
 	f, err := d.Reader.Facts(ctx, id)
 	if err == nil && f.Delivery.Code == edge.CodeRouteError {
 		f.Fault = d.RouteFault(ctx, &f.Delivery)
+	}
+	if err == nil {
+		f.Uplink, _ = d.UplinkOf(f.Delivery.Target.Handler)
 	}
 	return f, err
 }

@@ -96,6 +96,9 @@ func spec(h *config.Handler, impl edge.Handler) edge.HandlerSpec {
 		Retry:         h.Retry,
 		HaltOnFailure: h.Halt,
 		MaxLosses:     h.MaxLosses,
+		Rate:          h.Rate,
+		Breaker:       h.Breaker,
+		Uplink:        h.Uplink,
 	}
 }
 

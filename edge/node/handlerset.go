@@ -13,9 +13,10 @@ import (
 
 // handlerSet is the handlers of one configuration.
 type handlerSet struct {
-	specs  []edge.HandlerSpec
-	checks map[string]checker // handlers by name that can say what they lack
-	built  map[string]*built
+	specs   []edge.HandlerSpec
+	uplinks []edge.Uplink
+	checks  map[string]checker // handlers by name that can say what they lack
+	built   map[string]*built
 }
 
 // built is a handler that was made, with what it was made from. A reload that
@@ -64,6 +65,10 @@ func (n *Node) handlers(c *config.Config, old *handlerSet) (*handlerSet, error) 
 	}
 	s := &handlerSet{checks: map[string]checker{}, built: map[string]*built{}}
 	var faults []error
+	var err error
+	if s.uplinks, err = uplinks(c); err != nil {
+		faults = append(faults, err)
+	}
 	for i := range c.Handlers {
 		h := &c.Handlers[i]
 		b, err := n.build(h, old)

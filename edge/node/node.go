@@ -116,6 +116,7 @@ func (n *Node) assemble() error {
 func (n *Node) engineOptions(c *config.Config, set *handlerSet, router *route.Router) edge.Options {
 	return edge.Options{
 		Handlers:      set.specs,
+		Uplinks:       set.uplinks,
 		Router:        router,
 		Workers:       c.Node.Workers,
 		Lease:         c.Node.Lease,

@@ -230,7 +230,9 @@ func (h *Handler) exited(code int, detail string) edge.Result {
 	case slices.Contains(h.config.SucceededCodes, code):
 		r.Outcome = edge.OutcomeSucceeded
 	case slices.Contains(h.config.RetryCodes, code):
-		r.Outcome = edge.OutcomeRetry
+		// It did not begin; for want of a connection, perhaps. The handler's
+		// uplink, if it has one, tells.
+		r.Outcome, r.Blame = edge.OutcomeRetry, edge.BlameConnection
 	}
 	return r
 }

@@ -35,7 +35,7 @@ func (r rule) broken(files []file) []string {
 var layers = map[string][]string{
 	"":                {"edge/cli"},
 	"edge/cli":        {"edge", "edge/internal/bench", "edge/node", "edge/config", "edge/sqlite", "edge/api", "edge/schedule", "edge/action", "edge/route", "edge/service", "handlers", "handlers/"},
-	"edge/node":       {"edge", "edge/config", "edge/sqlite", "edge/api", "edge/console", "edge/schedule", "edge/action", "edge/metrics", "edge/route", "edge/expression", "edge/service", "handlers", "handlers/"},
+	"edge/node":       {"edge", "edge/uplink", "edge/config", "edge/sqlite", "edge/api", "edge/console", "edge/schedule", "edge/action", "edge/metrics", "edge/route", "edge/expression", "edge/service", "handlers", "handlers/"},
 	"edge/config":     {"edge", "edge/route", "edge/expression"},
 	"edge/api":        {"edge", "edge/route"},
 	"edge/sqlite":     {"edge"},
@@ -43,6 +43,7 @@ var layers = map[string][]string{
 	"edge/schedule":   {"edge"},
 	"edge/action":     {"edge"},
 	"edge/metrics":    {"edge"},
+	"edge/uplink":     {"edge"},
 	"edge/route":      {"edge", "edge/expression"},
 	"edge/expression": {"edge"},
 	"edge/service":    {},

@@ -1,0 +1,28 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"fencepost/edge"
+	"fencepost/edge/config"
+	"fencepost/edge/uplink"
+	"fencepost/handlers"
+)
+
+// uplinks makes the uplinks of a configuration. Their probes keep to the same
+// addresses as webhooks.
+func uplinks(c *config.Config) ([]edge.Uplink, error) {
+	policy := handlers.AddressPolicy{Private: c.Node.AllowPrivate, Allow: c.Node.AllowAddresses}
+	var out []edge.Uplink
+	var faults []error
+	for _, u := range c.Uplinks {
+		probe, err := uplink.New(uplink.Config{To: u.Probe, Control: policy.Control})
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s:%d: uplink %q: %w", c.File, u.Line, u.Name, err))
+			continue
+		}
+		out = append(out, edge.Uplink{Name: u.Name, Probe: probe, Interval: u.Interval, Timeout: u.Timeout})
+	}
+	return out, errors.Join(faults...)
+}
