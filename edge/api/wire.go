@@ -142,6 +142,17 @@ type Handler struct {
 	ResumeAt Stamp     `json:"resume_at,omitzero"`
 	Revision string    `json:"revision,omitempty"`
 	Version  int64     `json:"version"`
+
+	RateReadyAt  Stamp  `json:"rate_ready_at,omitzero"` // until when the rate limit lets nothing start
+	FailingSince Stamp  `json:"failing_since,omitzero"` // when its other side began to fail
+	FailingCode  string `json:"failing_code,omitempty"` // with what
+}
+
+// Uplink is an uplink in JSON.
+type Uplink struct {
+	Name      string `json:"name"`
+	DownSince Stamp  `json:"down_since,omitzero"` // nothing of its handlers is attempted since then
+	Detail    string `json:"detail,omitempty"`    // what the latest probe found wrong
 }
 
 // Violation is a broken invariant in JSON.
@@ -168,7 +179,8 @@ type Status struct {
 	Stubborn   int    `json:"stubborn"`            // of those, handlers that ignore that their time is over
 	Doubted    bool   `json:"clock_doubted"`
 
-	Storage Storage `json:"storage"`
+	Storage Storage  `json:"storage"`
+	Uplinks []Uplink `json:"uplinks,omitempty"`
 }
 
 // form turns the domain's values into their JSON form for one node.
@@ -226,7 +238,10 @@ func (f form) target(t edge.TargetInfo) Target {
 }
 
 func (f form) handler(h edge.HandlerInfo) Handler {
-	return Handler{Name: h.Name, Gate: h.Gate, Code: h.GateCode, ResumeAt: Stamp(h.ResumeMS), Revision: h.Revision, Version: h.Version}
+	return Handler{
+		Name: h.Name, Gate: h.Gate, Code: h.GateCode, ResumeAt: Stamp(h.ResumeMS), Revision: h.Revision, Version: h.Version,
+		RateReadyAt: Stamp(h.RateReadyMS), FailingSince: Stamp(h.Episode.BeganMS), FailingCode: h.Episode.Code,
+	}
 }
 
 // each applies fn to every element; the answer is never null in JSON.

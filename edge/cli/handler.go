@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"fencepost/edge"
 	"fencepost/edge/api"
 
 	"github.com/spf13/cobra"
@@ -40,9 +41,13 @@ func (a *app) showHandlers(hs []api.Handler) error {
 		_, err := fmt.Fprintln(a.Out, "no handlers; add some to the configuration and restart the node")
 		return err
 	}
-	t := table{header: []string{"HANDLER", "GATE", "CODE", "RESUMES", "REVISION"}, limits: []int{30, 0, 24, 0, 14}}
+	t := table{header: []string{"HANDLER", "GATE", "CODE", "RESUMES", "FAILING SINCE", "REVISION"}, limits: []int{30, 0, 24, 0, 0, 14}}
 	for _, h := range hs {
-		t.add(h.Name, string(h.Gate), h.Code, short(h.ResumeAt), h.Revision)
+		code, resumes := h.Code, h.ResumeAt
+		if h.Gate == edge.GateOn && h.RateReadyAt != 0 {
+			code, resumes = "rate_limit", h.RateReadyAt
+		}
+		t.add(h.Name, string(h.Gate), code, short(resumes), short(h.FailingSince), h.Revision)
 	}
 	return t.print(a.Out)
 }

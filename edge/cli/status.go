@@ -61,6 +61,13 @@ func (a *app) showStatus(s api.Status) error {
 	f.line("clock", clock)
 	f.line("database", fmt.Sprintf("%s, durability %s", s.Database, s.Durability))
 	f.line("listens on", s.Listen)
+	for _, u := range s.Uplinks {
+		state := "up, as far as is known"
+		if u.DownSince != 0 {
+			state = "down since " + when(u.DownSince) + ": nothing of its handlers is attempted (" + u.Detail + ")"
+		}
+		f.line("uplink "+u.Name, state)
+	}
 	f.line("under way", fmt.Sprintf("%d (%d wait for the store, %d ignore their end)", s.Live, s.Held, s.Stubborn))
 	return f.err
 }

@@ -66,6 +66,9 @@ func (d door) Status() api.Status {
 		Live: now.Live, Held: now.Held, Stubborn: now.Stubborn, Doubted: now.Doubted,
 	}
 	s.Storage = api.StorageOf(n.store.Storage())
+	for _, u := range n.engine.Uplinks() {
+		s.Uplinks = append(s.Uplinks, api.Uplink{Name: u.Name, DownSince: api.Stamp(u.DownMS), Detail: u.Detail})
+	}
 	if err := n.engine.Ready(); err != nil {
 		s.Ready, s.NotReady = false, err.Error()
 	}
