@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell .ci/release/version 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long model-long crash crash-long faults faults-long lint cross schema fixture bench unit-score release reproducible clean
+.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long lint cross schema fixture bench unit-score release reproducible clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ fuzz: ## run each fuzz target for a short while (FUZZTIME=10m for long)
 
 plans-long: ## query plans on a skewed million rows
 	FENCEPOST_LONG=1 $(GO) test ./edge/sqlite -count=1 -v -run 'TestPlans$$'
+
+bounds-long: ## what pruning a million rows costs other writers, beside the promise (250 ms)
+	FENCEPOST_LONG=1 $(GO) test ./edge/sqlite -count=1 -v -timeout 30m -run 'TestP22_StallsLong$$'
 
 model-long: ## the store against its model, 5,000 random histories
 	$(GO) test ./edge/sqlite -count=1 -run 'TestModel$$' -timeout 60m -rapid.checks=5000 -rapid.steps=100

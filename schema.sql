@@ -225,6 +225,7 @@ CREATE TABLE episodes (
     code     TEXT NOT NULL     -- of the attempt with which it began
 ) STRICT;
 CREATE INDEX deliveries_unsuccessful ON deliveries (id, state) WHERE state = 'failed' OR state = 'cancelled' OR state = 'expired';
+CREATE INDEX executions_borrowed ON executions (ended_ms) WHERE delivery IS NULL AND ended_ms IS NOT NULL;
 
 PRAGMA application_id = 1718510448;
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;

@@ -12,7 +12,7 @@ import (
 const (
 	clockPeriod = 5 * time.Second
 	prunePeriod = time.Minute
-	pruneStep   = 100 // rows of one step of pruning: each takes several writes
+	pruneStep   = 50 // rows of one step of pruning: each takes several writes
 	pruneRest   = 10 * time.Millisecond
 	upkeepStep  = 500 // rows of one step
 	upkeepSteps = 200 // steps of one duty at a time

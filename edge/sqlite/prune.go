@@ -79,7 +79,7 @@ func (s *pruning) run() error {
 	if err := s.resume(); err != nil {
 		return err
 	}
-	for _, part := range [...]func() error{s.adopt, s.succeeded, s.failed, s.skeletons, s.openings} {
+	for _, part := range [...]func() error{s.adopt, s.succeeded, s.failed, s.borrowed, s.skeletons, s.openings} {
 		if s.left <= 0 {
 			return nil
 		}
@@ -331,6 +331,28 @@ func (s *pruning) skeletons() error {
 		s.left--
 	}
 	return nil
+}
+
+// keptBorrowed bounds the ended executions of WithTarget, whatever their age.
+const keptBorrowed = 10_000
+
+// borrowed removes executions of WithTarget, which belong to no delivery: those
+// that ended as long ago as succeeded deliveries are kept, and the oldest beyond
+// a number.
+func (s *pruning) borrowed() error {
+	const query = `SELECT id FROM executions
+	               WHERE delivery IS NULL AND ended_ms IS NOT NULL AND ended_ms < max(?1, coalesce((
+	                   SELECT ended_ms FROM executions
+	                   WHERE delivery IS NULL AND ended_ms IS NOT NULL ORDER BY ended_ms DESC LIMIT 1 OFFSET ?2), 0))
+	               ORDER BY ended_ms LIMIT ?3`
+	ids, err := s.ids(query, s.p.SucceededBeforeMS, keptBorrowed-1, s.left)
+	for _, id := range ids {
+		if err := s.exec(`DELETE FROM executions WHERE id = ?`, id); err != nil {
+			return err
+		}
+		s.left--
+	}
+	return err
 }
 
 // keptOpenings bounds the openings of this file, and the revisions of handlers,
