@@ -67,6 +67,7 @@ func (x *explainer) pending() {
 		default:
 			x.say("It is due at %s.", x.at(d.DueMS))
 		}
+		x.say("To try it now: fencepost retry-now %d", d.ID)
 	}
 	x.slots()
 	if x.b.Len() == reasons {
@@ -144,10 +145,10 @@ func (x *explainer) line() {
 	switch head.State {
 	case Held:
 		x.say("The head of the line, delivery %d, waits for consent.", head.ID)
-		x.say("To let the line go past it: fencepost target skip %s --version %d --reason <why>", quote(d.Target), head.Version)
+		x.say("To let the line go past it: fencepost target skip %s --version %d --reason %s", quote(d.Target), head.Version, sayWhy)
 	case Blocked:
 		x.say("The head of the line, delivery %d, is blocked%s and waits for a person.", head.ID, inBrackets(head.Code))
-		x.say("To decide it: %s", resolveCommand(head))
+		x.decide(head)
 	case Pending:
 		if head.DueMS > x.now {
 			x.say("The head of the line, delivery %d, is next tried at %s.", head.ID, x.at(head.DueMS))
@@ -229,7 +230,8 @@ func (x *explainer) blocked() {
 	case CodeRouteError:
 		x.say("Its route %s failed on the event, so it has no target yet%s.", d.Route, x.routeFault())
 		x.say("It is tried again when the route or its handler is mended: correct the route and restart.")
-		x.say("To decide it without: fencepost resolve %d --as succeeded|failed --version %d --reason <why>", d.ID, d.Version)
+		x.say("To decide it without, one of these, with your own reason in it.")
+		x.choices(&d, choices[:2])
 		return
 	case CodeOutcomeUnknown, CodeLostAfterStart:
 		x.say("Its handler was called and nobody knows whether the effect happened%s.", x.detail())
@@ -241,7 +243,7 @@ func (x *explainer) blocked() {
 	if d.Ordered {
 		x.say("Until then it holds up the line of its target.")
 	}
-	x.say("To decide it: %s", resolveCommand(&d))
+	x.decide(&d)
 }
 
 func (x *explainer) routeFault() string {
@@ -251,8 +253,32 @@ func (x *explainer) routeFault() string {
 	return ": " + strconv.Quote(scrub(x.f.Fault, maxTextBytes))
 }
 
-func resolveCommand(d *Delivery) string {
-	return fmt.Sprintf("fencepost resolve %d --as succeeded|failed|retry --version %d --reason <why>", d.ID, d.Version)
+// sayWhy stands for the reason in a command that is to be pasted.
+const sayWhy = "'say why'"
+
+// choices are the decisions on a blocked delivery.
+var choices = [...]struct {
+	as   ResolveAs
+	when string
+}{
+	{ResolveSucceeded, "If it happened"},
+	{ResolveFailed, "If it did not happen, or is given up"},
+	{ResolveRetry, "If it did not happen, and is to be tried again in its place"},
+}
+
+// decide lists the decisions as commands, each whole and on a line of its own.
+func (x *explainer) decide(d *Delivery) {
+	x.say("To decide it, one of these, with your own reason in it.")
+	x.choices(d, choices[:])
+}
+
+func (x *explainer) choices(d *Delivery, which []struct {
+	as   ResolveAs
+	when string
+}) {
+	for _, c := range which {
+		x.say("%s:\n    fencepost resolve %d --as %s --version %d --reason %s", c.when, d.ID, c.as, d.Version, sayWhy)
+	}
 }
 
 func (x *explainer) detail() string {

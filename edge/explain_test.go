@@ -66,7 +66,7 @@ func TestExplain(t *testing.T) {
 		{"gate paused", func(f *edge.Facts) { f.Handler.Gate, f.Handler.ResumeMS = edge.GatePaused, explainNow+60_000 }, []string{"paused until 2026-03-01T00:01:01.000Z (in 1m0s)", "by itself"}},
 		{"behind a blocked head", head(edge.Blocked, "lost_after_start"), []string{
 			"The target keeps strict order and 3 deliveries are ahead of this one.\n", "delivery 39, is blocked (lost_after_start) and waits for a person",
-			"fencepost resolve 39 --as succeeded|failed|retry --version 5 --reason", "fencepost explain 39",
+			"    fencepost resolve 39 --as failed --version 5 --reason 'say why'\n", "fencepost explain 39",
 		}},
 		{"behind a held head", head(edge.Held, ""), []string{"delivery 39, waits for consent", "fencepost target skip 'shop:till 1' --version 5"}},
 		{"behind a retry", head(edge.Pending, "http_503"), []string{"delivery 39, is next tried at 2026-03-01T00:01:31.000Z (in 1m30s)"}},
@@ -88,11 +88,11 @@ func TestExplain(t *testing.T) {
 		{"running", both(state(edge.Running, ""), leasedBy(explainNow+30_000)), []string{"attempt 2, fence 99", "until 2026-03-01T00:00:31.000Z (in 30s)", "nobody can know whether", "fencepost cancel 42"}},
 		{"running, idempotent", both(state(edge.Running, ""), leasedBy(explainNow+30_000), func(f *edge.Facts) { f.Last.Effect = edge.Idempotent }), []string{"tried again with the same idempotency key"}},
 		{"running, being cancelled", both(state(edge.Running, ""), leasedBy(explainNow+1), func(f *edge.Facts) { f.Delivery.CancelMS = explainNow - 1 }), []string{"Cancelling was asked for"}},
-		{"route error", state(edge.Blocked, "route_error"), []string{"Its route", "failed on the event", "correct the route", "fencepost resolve 42 --as succeeded|failed --version 7"}},
+		{"route error", state(edge.Blocked, "route_error"), []string{"Its route", "failed on the event", "correct the route", "    fencepost resolve 42 --as succeeded --version 7 --reason 'say why'\n"}},
 		{"route error, asked again", both(state(edge.Blocked, "route_error"), func(f *edge.Facts) {
 			f.Delivery.Route, f.Fault = "orders", "key: the event has no \x1btenant"
 		}), []string{`Its route orders failed on the event, so it has no target yet: "key: the event has no  tenant".`}},
-		{"unknown", state(edge.Blocked, "outcome_unknown"), []string{"nobody knows whether the effect happened", "fencepost resolve 42 --as succeeded|failed|retry --version 7 --reason"}},
+		{"unknown", state(edge.Blocked, "outcome_unknown"), []string{"nobody knows whether the effect happened", "    fencepost resolve 42 --as retry --version 7 --reason 'say why'\n"}},
 		{"configuration", state(edge.Blocked, "secret_missing"), []string{"Nothing had begun", "configuration of handler shop", "put right what is missing", "restart"}},
 		{"succeeded", both(state(edge.Succeeded, "ok"), func(f *edge.Facts) { f.Delivery.FinishedMS = explainNow - 3_600_000 }), []string{"final since 2026-02-28T23:00:01.000Z (1h0m0s ago)", "fencepost redrive 42 --again"}},
 		{"failed", state(edge.Failed, "http_400"), []string{"To try it again: fencepost redrive 42\n"}},

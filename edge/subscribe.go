@@ -75,6 +75,15 @@ func (e *Engine) Subscribe(fromSeq uint64) *Subscription {
 	return s
 }
 
+// ClosedSubscription returns one that says so at once: for what has no changes.
+func ClosedSubscription() *Subscription {
+	g := newRing(1)
+	g.closed = true
+	s := &Subscription{g: g, bell: make(chan struct{}, 1)}
+	g.subs[s] = struct{}{}
+	return s
+}
+
 // seek places s behind the change with sequence seq, or marks a gap.
 func (s *Subscription) seek(seq uint64) {
 	g := s.g

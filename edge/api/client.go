@@ -118,28 +118,6 @@ func (c *Client) Ready(ctx context.Context) error {
 	return err
 }
 
-// ListDeliveries are the filters of a listing. Empty fields select all.
-type ListDeliveries struct {
-	State, Handler, Target, Code string
-	Event                        string // public id or number
-	Before                       string // cursor: Next of the page before
-	Limit                        int    // 0 = DefaultPage
-}
-
-// Deliveries lists deliveries, newest first.
-func (c *Client) Deliveries(ctx context.Context, f ListDeliveries) (DeliveryPage, error) {
-	q := url.Values{}
-	for name, value := range map[string]string{
-		"state": f.State, "handler": f.Handler, "target": f.Target, "code": f.Code, "event": f.Event, "before": f.Before,
-	} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	setLimit(q, f.Limit)
-	return get[DeliveryPage](ctx, c, "/v1/deliveries", q)
-}
-
 // Delivery returns one delivery with its event and executions.
 func (c *Client) Delivery(ctx context.Context, id string) (DeliveryDetail, error) {
 	return get[DeliveryDetail](ctx, c, deliveryPath(id, ""), nil)
@@ -163,30 +141,6 @@ func (c *Client) Redrive(ctx context.Context, id string, req RedriveRequest) (De
 // Resolve decides a blocked delivery.
 func (c *Client) Resolve(ctx context.Context, id string, req ResolveRequest) (Delivery, error) {
 	return post[Delivery](ctx, c, deliveryPath(id, "/resolve"), req)
-}
-
-// ListTargets are the filters of a listing of targets.
-type ListTargets struct {
-	Handler string
-	Stalled bool
-	After   string // cursor: Next of the page before
-	Limit   int    // 0 = DefaultPage
-}
-
-// Targets lists targets by handler and key.
-func (c *Client) Targets(ctx context.Context, f ListTargets) (TargetPage, error) {
-	q := url.Values{}
-	if f.Handler != "" {
-		q.Set("handler", f.Handler)
-	}
-	if f.Stalled {
-		q.Set("stalled", "true")
-	}
-	if f.After != "" {
-		q.Set("after", f.After)
-	}
-	setLimit(q, f.Limit)
-	return get[TargetPage](ctx, c, "/v1/targets", q)
 }
 
 // ResumeTarget ends a halt.
@@ -272,27 +226,42 @@ func post[T any](ctx context.Context, c *Client, path string, in any) (T, error)
 	return out, err
 }
 
-// do sends req and reads the answer into out, or the problem as an error.
-func (c *Client) do(req *http.Request, out any) error {
+// open sends req and returns the answer with its body unread, or the problem as
+// an error.
+func (c *Client) open(req *http.Request) (*http.Response, error) {
 	req.GetBody = nil // a request is never sent a second time behind our back
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if cause := context.Cause(req.Context()); cause != nil {
-			return cause
+			return nil, cause
 		}
 		var op *url.Error
 		if errors.As(err, &op) {
 			err = op.Err
 		}
+		return nil, err
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of the node: %w", err)
+	}
+	return nil, problemIn(resp.StatusCode, body)
+}
+
+// do sends req and reads the answer into out, or the problem as an error.
+func (c *Client) do(req *http.Request, out any) error {
+	resp, err := c.open(req)
+	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	if err != nil {
 		return fmt.Errorf("read the answer of the node: %w", err)
-	}
-	if resp.StatusCode >= 300 {
-		return problemIn(resp.StatusCode, body)
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return fmt.Errorf("the answer of the node is not understood; are both of one version? %w", err)

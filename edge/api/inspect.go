@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -9,32 +10,6 @@ import (
 )
 
 func (l *local) status(*http.Request) (any, error) { return l.node.Status(), nil }
-
-func (l *local) deliveries(r *http.Request) (any, error) {
-	node := l.node.Node()
-	q := readQuery(r, "state", "handler", "target", "code", "event", "limit", "before")
-	f := edge.DeliveryFilter{
-		State:   q.state("state"),
-		Handler: q.text("handler"),
-		Target:  q.target("target"),
-		Code:    q.text("code"),
-		Event:   edge.EventID(q.id("event", edge.KindEvent, node)),
-		Before:  edge.DeliveryID(q.id("before", edge.KindDelivery, node)),
-		Limit:   q.limit("limit"),
-	}
-	if q.err != nil {
-		return nil, q.err
-	}
-	found, err := l.node.Deliveries(r.Context(), f)
-	if err != nil {
-		return nil, err
-	}
-	page := DeliveryPage{Deliveries: each(found, l.form().delivery)}
-	if len(found) == f.Limit {
-		page.Next = page.Deliveries[len(found)-1].ID
-	}
-	return page, nil
-}
 
 func (l *local) delivery(r *http.Request) (any, error) {
 	id, err := l.pathID(r)
@@ -59,26 +34,6 @@ func (l *local) delivery(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return detail, nil
-}
-
-func (l *local) targets(r *http.Request) (any, error) {
-	q := readQuery(r, "handler", "stalled", "limit", "after")
-	f := edge.TargetFilter{Handler: q.text("handler"), OnlyStalled: q.flag("stalled"), Limit: q.limit("limit")}
-	if after := q.target("after"); after != nil {
-		f.After = *after
-	}
-	if q.err != nil {
-		return nil, q.err
-	}
-	found, err := l.node.Targets(r.Context(), f)
-	if err != nil {
-		return nil, err
-	}
-	page := TargetPage{Targets: each(found, l.form().target)}
-	if len(found) == f.Limit {
-		page.Next = page.Targets[len(found)-1].Target
-	}
-	return page, nil
 }
 
 func (l *local) handlers(r *http.Request) (any, error) {
@@ -119,6 +74,9 @@ func (l *local) explain(r *http.Request) (any, error) {
 	}
 	f := l.form()
 	text := edge.Explain(facts, l.node.Clock().NowMS())
+	if st := l.node.Status(); st.Owner != "" { // who that is
+		text = strings.ReplaceAll(text, "Owner "+st.Owner+" holds", fmt.Sprintf("Owner %s (this node, process %d) holds", st.Owner, st.PID))
+	}
 	x := Explanation{
 		Delivery: f.delivery(facts.Delivery),
 		Text:     strings.Split(strings.TrimSpace(text), "\n"),

@@ -26,16 +26,21 @@ type Node interface {
 	Cancel(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error)
 	Resolve(ctx context.Context, r edge.Resolution) (edge.Delivery, error)
 	Redrive(ctx context.Context, r edge.Redrive) (edge.Delivery, error)
+	RetryNow(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error)
+	Bulk(ctx context.Context, b edge.Bulk) ([]edge.BulkResult, error)
 	ResumeTarget(ctx context.Context, t edge.Target) (edge.TargetInfo, error)
 	SkipTarget(ctx context.Context, t edge.Target, version int64, reason, by string) (edge.TargetInfo, error)
 	SetGate(ctx context.Context, handler string, g edge.Gate, code string, resumeMS int64) (edge.HandlerInfo, error)
 
 	Delivery(ctx context.Context, id edge.DeliveryID) (edge.Delivery, error)
-	Deliveries(ctx context.Context, f edge.DeliveryFilter) ([]edge.Delivery, error)
+	ListDeliveries(ctx context.Context, f edge.DeliveryFilter) (edge.DeliveryPage, error)
+	ListEvents(ctx context.Context, f edge.EventFilter) (edge.EventPage, error)
 	Event(ctx context.Context, id edge.EventID) (edge.Event, error)
 	Executions(ctx context.Context, id edge.DeliveryID) ([]edge.Execution, error)
 	Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, error)
-	Targets(ctx context.Context, f edge.TargetFilter) ([]edge.TargetInfo, error)
+	ListTargets(ctx context.Context, f edge.TargetFilter) (edge.TargetPage, error)
+	Backlog(ctx context.Context, n int) (edge.Backlog, error)
+	Subscribe(fromSeq uint64) *edge.Subscription
 	Handlers(ctx context.Context) ([]edge.HandlerInfo, error)
 	Counters(ctx context.Context) (map[string]int64, error)
 	Check(ctx context.Context, full bool) ([]edge.Violation, error)
@@ -60,13 +65,19 @@ type local struct {
 //	POST /v1/events                         as on the network
 //	GET  /healthz, /readyz                  as on the network
 //	GET  /v1/status                         [Status]
-//	GET  /v1/deliveries                     [DeliveryPage]; state, handler, target, code, event, limit, before
+//	GET  /v1/backlog                        [Backlog]; worst
+//	GET  /v1/changes                        lines of [Change] as they are committed; handler, target, state, code, event, delivery
+//	GET  /v1/events                         [EventPage]; type, source, subject, id, since, until, limit, before
+//	GET  /v1/events/{id}                    [EventDetail]
+//	GET  /v1/deliveries                     [DeliveryPage]; state, handler, target, code, event, type, source, subject, since, until, newest, limit, before
+//	POST /v1/bulk                           [BulkRequest] to [BulkAnswer]
 //	GET  /v1/deliveries/{id}                [DeliveryDetail]
 //	GET  /v1/deliveries/{id}/explain        [Explanation]
 //	POST /v1/deliveries/{id}/cancel         [Delivery]
+//	POST /v1/deliveries/{id}/retry-now      [Delivery]
 //	POST /v1/deliveries/{id}/redrive        [RedriveRequest] to [Delivery]
 //	POST /v1/deliveries/{id}/resolve        [ResolveRequest] to [Delivery]
-//	GET  /v1/targets                        [TargetPage]; handler, stalled, limit, after
+//	GET  /v1/targets                        [TargetPage]; handler, stalled, stall, open, limit, after
 //	POST /v1/targets/resume                 [TargetRequest] to [Target]
 //	POST /v1/targets/skip                   [TargetRequest] to [Target]
 //	GET  /v1/handlers                       array of [Handler]
@@ -85,15 +96,21 @@ func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 	t.handle(http.MethodPost, "/v1/events", in.post)
 	t.handle(http.MethodGet, "/healthz", h.healthz)
 	t.handle(http.MethodGet, "/readyz", h.readyz)
+	t.handle(http.MethodGet, "/v1/changes", l.changes)
 	for _, rt := range [...]struct {
 		method, path string
 		call         func(*http.Request) (any, error)
 	}{
 		{http.MethodGet, "/v1/status", l.status},
+		{http.MethodGet, "/v1/backlog", l.backlog},
+		{http.MethodGet, "/v1/events", l.events},
+		{http.MethodGet, "/v1/events/{id}", l.event},
 		{http.MethodGet, "/v1/deliveries", l.deliveries},
+		{http.MethodPost, "/v1/bulk", l.bulk},
 		{http.MethodGet, "/v1/deliveries/{id}", l.delivery},
 		{http.MethodGet, "/v1/deliveries/{id}/explain", l.explain},
 		{http.MethodPost, "/v1/deliveries/{id}/cancel", l.cancel},
+		{http.MethodPost, "/v1/deliveries/{id}/retry-now", l.retryNow},
 		{http.MethodPost, "/v1/deliveries/{id}/redrive", l.redrive},
 		{http.MethodPost, "/v1/deliveries/{id}/resolve", l.resolve},
 		{http.MethodGet, "/v1/targets", l.targets},

@@ -98,7 +98,8 @@ type Event struct {
 	Attributes map[string]string `json:"attributes"` // CloudEvents attributes as received
 	AcceptedAt Stamp             `json:"accepted_at,omitzero"`
 	DataBytes  int               `json:"data_bytes"`
-	Depth      int               `json:"depth,omitempty"` // length of the chain of follow-ups
+	Depth      int               `json:"depth,omitempty"`  // length of the chain of follow-ups
+	Pruned     bool              `json:"pruned,omitempty"` // its data is no longer kept
 }
 
 // DeliveryDetail is a delivery with its event and the executions that are kept.
@@ -109,10 +110,12 @@ type DeliveryDetail struct {
 }
 
 // DeliveryPage is a page of deliveries, newest first. Next is the cursor
-// ("before") of the next page; "" when there may be none.
+// ("before") of the next page; "" when there is none. Partial: enough rows were
+// looked at, and there may be more behind Next.
 type DeliveryPage struct {
 	Deliveries []Delivery `json:"deliveries"`
 	Next       string     `json:"next,omitempty"`
+	Partial    bool       `json:"partial,omitempty"`
 }
 
 // Target is a target in JSON.
@@ -128,10 +131,12 @@ type Target struct {
 }
 
 // TargetPage is a page of targets by handler and key. Next is the cursor
-// ("after") of the next page; "" when there may be none.
+// ("after") of the next page; "" when there is none. Partial: enough targets were
+// looked at, and there may be more behind Next.
 type TargetPage struct {
 	Targets []Target `json:"targets"`
 	Next    string   `json:"next,omitempty"`
+	Partial bool     `json:"partial,omitempty"`
 }
 
 // Handler is a handler in JSON.

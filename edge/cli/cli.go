@@ -16,7 +16,6 @@ import (
 	"fencepost/edge/api"
 	"fencepost/edge/config"
 	"fencepost/edge/service"
-	"fencepost/handlers"
 
 	"github.com/spf13/cobra"
 )
@@ -39,9 +38,10 @@ type Streams struct {
 // app is one run of the program.
 type app struct {
 	Streams
-	config string // --config
-	json   bool   // --json
-	ran    bool   // the arguments were understood and a command began
+	config  string // --config
+	json    bool   // --json
+	offline bool   // --offline
+	ran     bool   // the arguments were understood and a command began
 }
 
 // Main runs the command that args name and returns the exit code. It ends soon
@@ -71,14 +71,16 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetIn(a.In)
-	root.SetOut(a.Out)
-	root.SetErr(a.Err)
+	root.SetOut(plainWriter{a.Out}) // what cobra prints may have a name from outside in it
+	root.SetErr(plainWriter{a.Err})
+	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+", else "+service.ConfigPath+")")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON: times in UTC, public ids")
 	root.AddCommand(
 		a.demo(), a.serve(), a.reload(), a.configGroup(), a.send(), a.listen(),
-		a.deliveries(), a.delivery(), a.explain(), a.cancel(), a.redrive(), a.resolve(),
-		a.target(), a.handler(), a.status(), a.check(), a.clock(),
+		a.deliveries(), a.delivery(), a.explain(), a.cancel(), a.redrive(), a.retryNow(), a.resolve(),
+		a.events(), a.oneEvent(), a.target(), a.handler(), a.tail(), a.status(), a.check(), a.clock(),
+		a.completion(), a.man(),
 		a.schema(), a.bench(), a.version(), a.installService(),
 	)
 	a.noteRuns(root)
@@ -234,11 +236,11 @@ func dialNode(ctx context.Context, c config.Config) (*api.Client, error) {
 
 // call connects to the node and prints what fn answers: as JSON, or by show.
 func call[T any](ctx context.Context, a *app, fn func(context.Context, *api.Client) (T, error), show func(T) error) error {
-	client, err := a.dial(ctx)
+	client, closeClient, err := a.client(ctx)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer closeClient()
 	v, err := fn(ctx, client)
 	if err != nil {
 		return err
@@ -250,17 +252,11 @@ func call[T any](ctx context.Context, a *app, fn func(context.Context, *api.Clie
 }
 
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(jsonEscaper{w})
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
-
-// maxShown bounds one field or line of output for people.
-const maxShown = 4 << 10
-
-// safe makes a text from outside harmless to a terminal, in one line.
-func safe(s string) string { return handlers.Line(s, maxShown) }
 
 // who is the name of the person at the keyboard, for decisions.
 func who() string {

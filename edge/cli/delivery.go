@@ -19,16 +19,21 @@ func oneID(_ *cobra.Command, args []string) error {
 }
 
 func (a *app) delivery() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "delivery ID",
 		Short: "Show a delivery, its event and its executions",
-		Args:  oneID,
+		Long: "Show a delivery, its event and the executions that are kept of it: the first three and the last\n" +
+			"twenty. The version shown is what fencepost resolve and target skip ask for.",
+		Example: "  fencepost delivery 42",
+		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (api.DeliveryDetail, error) {
 				return n.Delivery(ctx, args[0])
 			}, a.showDetail)
 		},
 	}
+	a.offlineFlag(c)
+	return c
 }
 
 func (a *app) showDetail(x api.DeliveryDetail) error {
@@ -52,7 +57,7 @@ func (a *app) showDetail(x api.DeliveryDetail) error {
 	if f.err != nil || len(x.Executions) == 0 {
 		return f.err
 	}
-	t := table{header: []string{"FENCE", "ATTEMPT", "STARTED", "ENDED", "OUTCOME", "CODE", "DETAIL"}, limits: []int{0, 0, 0, 0, 0, 24, 60}}
+	t := newTable("FENCE", "ATTEMPT", zoned("STARTED"), "ENDED", "OUTCOME", "CODE…", "DETAIL…")
 	for _, e := range x.Executions {
 		outcome := string(e.Outcome)
 		if e.LateOutcome != "" {

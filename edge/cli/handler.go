@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"fencepost/edge"
@@ -24,16 +23,21 @@ func oneHandler(_ *cobra.Command, args []string) error {
 }
 
 func (a *app) handlerList() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "list",
 		Short: "List handlers and their gates",
-		Args:  cobra.NoArgs,
+		Long: "List the handlers that the node knows, and their gates: on, off, paused until a time, or missing\n" +
+			"when the configuration no longer names one.",
+		Example: "  fencepost handler list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) ([]api.Handler, error) {
 				return n.Handlers(ctx)
 			}, a.showHandlers)
 		},
 	}
+	a.offlineFlag(c)
+	return c
 }
 
 func (a *app) showHandlers(hs []api.Handler) error {
@@ -41,7 +45,7 @@ func (a *app) showHandlers(hs []api.Handler) error {
 		_, err := fmt.Fprintln(a.Out, "no handlers; add some to the configuration and restart the node")
 		return err
 	}
-	t := table{header: []string{"HANDLER", "GATE", "CODE", "RESUMES", "FAILING SINCE", "REVISION"}, limits: []int{30, 0, 24, 0, 0, 14}}
+	t := newTable("HANDLER…", "GATE", "CODE…", zoned("RESUMES"), "FAILING SINCE", "REVISION…")
 	for _, h := range hs {
 		code, resumes := h.Code, h.ResumeAt
 		if h.Gate == edge.GateOn && h.RateReadyAt != 0 {
@@ -59,7 +63,11 @@ func (a *app) handlerPause() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause NAME",
 		Short: "Start no more deliveries of a handler; running ones go on",
-		Args:  oneHandler,
+		Long: "Close the gate of a handler: nothing more of it is started, and running deliveries go on. What\n" +
+			"is accepted meanwhile waits, uncharged. --for opens the gate again by itself.",
+		Example:           "  fencepost handler pause hello --for 30m",
+		Args:              oneHandler,
+		ValidArgsFunction: a.firstArg(a.handlerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if d < 0 {
 				return usage("--for %s: it must not be negative", d)
@@ -77,16 +85,15 @@ func (a *app) handlerResume() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let a handler go on",
-		Args:  oneHandler,
+		Long: "Open the gate of a handler, whoever closed it: a person, or the node after 410 Gone or a long\n" +
+			"failure. What waited is taken, in order.",
+		Example:           "  fencepost handler resume hello",
+		Args:              oneHandler,
+		ValidArgsFunction: a.firstArg(a.handlerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (api.Handler, error) {
 				return n.ResumeHandler(ctx, args[0])
 			}, a.showHandler)
 		},
 	}
-}
-
-// shellWord writes s so that a shell takes it as one word.
-func shellWord(s string) string {
-	return "'" + strings.ReplaceAll(safe(s), "'", `'\''`) + "'"
 }
