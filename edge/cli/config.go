@@ -212,7 +212,7 @@ func (a *app) showPlan(p node.Plan) error {
 		_, err := fmt.Fprintf(a.Out, "the node would refuse it: %s\n", safe(p.Refused))
 		return err
 	}
-	t := table{header: []string{"ROUTE", "TAKES IT", "HANDLER", "TARGET", "EXPIRES", "WHY"}, limits: []int{30, 0, 30, 40, 0, 0}}
+	t := newTable("ROUTE…", "TAKES IT", "HANDLER…", "TARGET…", "EXPIRES", "WHY…")
 	deliveries := 0
 	for _, v := range p.Routes {
 		takes, expires, why := "no", "", v.Why

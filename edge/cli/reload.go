@@ -46,7 +46,7 @@ func (a *app) showReloaded(r api.Reloaded) error {
 		return err
 	}
 	fmt.Fprintf(a.Out, "reloaded %s\n", safe(r.File))
-	t := table{header: []string{"KEY", "CHANGE", "TAKES EFFECT"}, limits: []int{0, 60, 0}}
+	t := newTable("KEY", "CHANGE…", "TAKES EFFECT")
 	for _, c := range r.Changes {
 		when := "now"
 		if c.TakesEffect != "reload" {
