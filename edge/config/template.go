@@ -10,33 +10,32 @@ import (
 	"fencepost/edge/expression"
 )
 
-// expressionHelp is what a fault of an expression says is allowed.
-const expressionHelp = "the names are " + expression.Names + "; see docs/expressions.md"
+// What a fault of an expression says is allowed.
+const (
+	conditionHelp = `true or false of the event, such as when = "data.amount > 100"; see docs/expressions.md`
+	templateHelp  = `a text with ${...}, such as "till-${data.till ?? 'none'}"; see docs/expressions.md`
+)
 
 // checkWhen accepts a condition.
 func checkWhen(s string) (problem, allowed string) {
 	if s == "" {
-		return "is empty", `true or false of the event, such as when = "data.amount > 100"`
+		return "is empty", conditionHelp
 	}
 	_, err := expression.CompileCondition(s)
-	return expressionFault(err)
+	return expressionFault(err, conditionHelp)
 }
 
 // checkTemplate accepts a text with ${...}.
 func checkTemplate(s string, use expression.Use) (problem, allowed string) {
 	_, err := expression.CompileTemplate(s, use)
-	return expressionFault(err)
+	return expressionFault(err, templateHelp)
 }
 
-func expressionFault(err error) (problem, allowed string) {
+func expressionFault(err error, help string) (problem, allowed string) {
 	if err == nil {
 		return "", ""
 	}
-	problem = strings.TrimPrefix(err.Error(), edge.ErrInvalid.Error()+": ")
-	if strings.Contains(problem, expression.Names) {
-		return problem, "see docs/expressions.md"
-	}
-	return problem, expressionHelp
+	return strings.TrimPrefix(err.Error(), edge.ErrInvalid.Error()+": "), help
 }
 
 // checkStdin accepts a standard input.
@@ -73,8 +72,9 @@ func readBody(t *table, w *Webhook) {
 			return "", ""
 		}
 		problem, allowed = checkLong(s, expression.BodyUse(of))
-		if problem != "" && contentType == "" && len(s) <= MaxTextBytes {
-			allowed += `; a body that is no JSON needs its content_type, such as "text/plain; charset=utf-8"`
+		if strings.Contains(problem, "it is not JSON") {
+			allowed = "JSON, in which ${...} stands for a whole value or inside of quotes" +
+				`; a body that is no JSON needs its content_type, such as "text/plain; charset=utf-8"`
 		}
 		return problem, allowed
 	}))

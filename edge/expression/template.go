@@ -305,7 +305,7 @@ func (t *Template) checkJSON() error {
 		}
 	}
 	if !utf8.ValidString(sample.String()) || !json.Valid([]byte(sample.String())) {
-		return errors.New(`with a value in place of each ${...} it is not JSON; write a text as "${...}" or ${...}, or give another content type`)
+		return errors.New(`with a value in place of each ${...} it is not JSON`)
 	}
 	return nil
 }
