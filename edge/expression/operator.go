@@ -215,7 +215,7 @@ func (f *frame) calculate(op string, a, b any) (any, error) {
 	return r, f.made(len(r))
 }
 
-// in looks for an item of a list, or a name of an object.
+// in compiles the search for an item of a list, or a name of an object.
 func (c *compiler) in(n *ast.BinaryNode, left, right code) (code, error) {
 	if !anyOf(right.kind, kindAny, kindList, kindObject) {
 		return code{}, c.fault(n, "in looks into a list or an object, and this is %s", right.kind)
@@ -223,12 +223,7 @@ func (c *compiler) in(n *ast.BinaryNode, left, right code) (code, error) {
 	return c.operands(left, right, kindBool, func(f *frame, a, b any) (any, error) {
 		switch x := b.(type) {
 		case []any:
-			for _, item := range x {
-				if same, err := f.same(a, item); same || err != nil {
-					return same, err
-				}
-			}
-			return false, nil
+			return f.among(a, x)
 		case map[string]any:
 			name, ok := a.(string)
 			if !ok {
@@ -239,6 +234,22 @@ func (c *compiler) in(n *ast.BinaryNode, left, right code) (code, error) {
 		}
 		return nil, faultf("in looks into a list or an object, not into %s", kindOf(b))
 	}), nil
+}
+
+// among looks for a value in a list. When none of the items is of its kind, nothing
+// was compared, and that is no "false".
+func (f *frame) among(v any, list []any) (any, error) {
+	k, compared := kindOf(v), len(list) == 0 || v == nil
+	for _, item := range list {
+		if same, err := f.same(v, item); same || err != nil {
+			return same, err
+		}
+		compared = compared || kindOf(item) == k
+	}
+	if !compared {
+		return nil, faultf("%s is looked for in a list that has none", k)
+	}
+	return false, nil
 }
 
 func (c *compiler) search(n *ast.BinaryNode, left, right code) (code, error) {

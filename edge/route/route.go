@@ -132,12 +132,17 @@ func (r *Router) Route(e *edge.Event) []edge.Routed {
 		if !c.eventType.match(e.Type) || !c.source.match(e.Source) || !c.subject.match(e.Subject) {
 			continue
 		}
-		if env == nil && (c.when != nil || c.keyText != nil) {
-			env = expression.NewEnv(e)
-		}
-		key, fault, owes := c.decide(e, env)
-		if !owes {
-			continue
+		var key, fault string
+		if c.when == nil && c.keyText == nil {
+			key, fault = render(c.key, e)
+		} else {
+			if env == nil {
+				env = expression.NewEnv(e)
+			}
+			var owes bool
+			if key, fault, owes = c.decide(e, env); !owes {
+				continue
+			}
 		}
 		routed := edge.Routed{Route: c.name, Handler: c.handler, Key: key, TTLMS: c.ttlMS, Fault: fault}
 		if !owed(out, routed) {
