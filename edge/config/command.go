@@ -46,7 +46,7 @@ func readCommand(t *table, c *Command) {
 }
 
 func validProgram(s string) bool {
-	return s != "" && !expression.IsTemplate(s) && (filepath.IsAbs(s) || !strings.ContainsAny(s, `/\`))
+	return s != "" && !expression.IsTemplate(s) && (filepath.IsAbs(s) || !strings.ContainsAny(s, "/\\ \t\r\n"))
 }
 
 // programFault says what is wrong with a program. A whole command line is not

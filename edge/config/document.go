@@ -115,8 +115,11 @@ func (d *document) tomlFault(err error) Fault {
 // that could be a value.
 func plainMessage(s string) string {
 	s = strings.TrimPrefix(s, "toml: ")
-	if strings.Contains(s, "unable to parse") {
+	switch {
+	case strings.Contains(s, "unable to parse"):
 		s = "not a number of a known form"
+	case strings.HasPrefix(s, "expected keyword"), strings.HasSuffix(s, "at start of value"):
+		s = "not a value: a text is written in quotes, a truth value as true or false"
 	}
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
