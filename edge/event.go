@@ -38,6 +38,11 @@ type Event struct {
 	Extensions  map[string]string // extension attributes in canonical text form
 	Data        []byte            // the bytes exactly as received; nil when pruned
 
+	// Trace is that of the request that brought the event, kept apart from
+	// the extensions traceparent and tracestate, which tell of its origin. It
+	// is stored with the event and is no part of its identity.
+	Trace Trace
+
 	N          EventID // number in the store; 0 before accept
 	AcceptedMS int64   // when it was committed, milliseconds UTC; 0 before accept
 	Depth      int     // 0, or the length of the chain of follow-ups that led here

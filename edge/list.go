@@ -25,7 +25,7 @@ type EventFilter struct {
 	Limit                 int     // 1..MaxPage, 0 = DefaultPage
 }
 
-// EventInfo is an event in a listing: without its data.
+// EventInfo is an event in a listing: without its data and trace.
 type EventInfo struct {
 	Event
 	DataBytes int

@@ -114,6 +114,9 @@ func (e *Engine) followUps(r *run, evs []Event) ([]Submission, error) {
 	size := 0
 	for i, ev := range evs {
 		ev.N, ev.AcceptedMS, ev.Depth = 0, 0, depth
+		if ev.Trace.Parent == "" {
+			ev.Trace = r.c.Trace()
+		}
 		sub, err := e.submission(ev)
 		if err != nil {
 			return nil, fmt.Errorf("follow-up event %d: %w", i+1, err)

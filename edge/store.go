@@ -73,6 +73,11 @@ type Intake interface {
 	// is in its answer and does not touch the others; so is ErrBacklogFull.
 	// ErrLowSpace: no event is taken now.
 	Accept(ctx context.Context, subs []Submission) ([]Accepted, error)
+	// AcceptOnce is Accept for a request with a key, which is stored with the
+	// answers: the same request again gets them as they were, and changes
+	// nothing. [ErrKeyReused]: the key has another fingerprint. When a fault of
+	// an event is [ErrBacklogFull], nothing is stored under the key.
+	AcceptOnce(ctx context.Context, key RequestKey, subs []Submission) (Kept, error)
 }
 
 // Claimed is a claim with the token that fences it.

@@ -327,6 +327,6 @@ func (r *run) logAttrs() []any {
 	}
 	return []any{
 		"delivery", r.c.DeliveryID, "event", r.c.EventID, "target", r.target.String(),
-		"handler", r.target.Handler, "attempt", r.c.Attempt, "fence", int64(r.c.Fence),
+		"handler", r.target.Handler, "attempt", r.c.Attempt, "fence", int64(r.c.Fence), "trace", traceAttr{&r.c.Claim},
 	}
 }

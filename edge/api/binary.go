@@ -38,9 +38,6 @@ func (d *decoder) binary() (Intent, error) {
 		fault.Header, fault.Pointer = "ce-"+strings.TrimPrefix(fault.Pointer, "/"), ""
 		return Intent{}, invalid(*fault)
 	}
-	if err := d.sameKey(ev.ID); err != nil {
-		return Intent{}, err
-	}
 	if ev.Data, err = readBody(d.r, d.maxBody); err != nil {
 		return Intent{}, err
 	}

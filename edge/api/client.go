@@ -105,6 +105,18 @@ func setHeaders(h http.Header, ev *edge.Event) {
 	if ev.ContentType != "" {
 		h.Set("Content-Type", ev.ContentType)
 	}
+	setTrace(h, ev.Trace)
+}
+
+// setTrace continues a trace in the request itself.
+func setTrace(h http.Header, t edge.Trace) {
+	if t.Parent == "" {
+		return
+	}
+	h.Set("Traceparent", t.Parent)
+	if t.State != "" {
+		h.Set("Tracestate", t.State)
+	}
 }
 
 // Status asks what the node is and does.

@@ -17,8 +17,9 @@ import (
 // Intent is what a request to POST /v1/events asks for.
 type Intent struct {
 	Events []edge.Event
-	Batch  bool // came as a batch: the answer is an array
-	Keyed  bool // the id is the Idempotency-Key of the request
+	Batch  bool   // came as a batch: the answer is an array
+	Key    string // Idempotency-Key of the request; "" = none
+	KeyID  bool   // the id of the event is the Idempotency-Key
 }
 
 // DefaultSource is the source of an event that comes without one.
@@ -51,15 +52,40 @@ func Decode(r *http.Request, maxBody int) (Intent, error) {
 		return Intent{}, err
 	}
 	d := decoder{r: r, contentType: contentType, maxBody: maxBody, key: key, keyed: keyed}
+	in, err := d.intent()
+	if err != nil {
+		return Intent{}, err
+	}
+	in.Key = key
+	if trace := traceOf(r.Header); trace.Parent != "" {
+		for i := range in.Events {
+			in.Events[i].Trace = trace
+		}
+	}
+	return in, nil
+}
+
+// intent reads the form that Content-Type and headers tell; batch comes first,
+// as its type begins like the other.
+func (d *decoder) intent() (Intent, error) {
 	switch {
-	case hasPrefixFold(contentType, "application/cloudevents-batch"):
+	case hasPrefixFold(d.contentType, "application/cloudevents-batch"):
 		return d.batch()
-	case hasPrefixFold(contentType, "application/cloudevents"):
+	case hasPrefixFold(d.contentType, "application/cloudevents"):
 		return d.structured()
-	case hasAttributeHeader(r.Header):
+	case hasAttributeHeader(d.r.Header):
 		return d.binary()
 	}
 	return d.plain()
+}
+
+// traceOf is the trace of the hop: of the request itself, not of its events.
+func traceOf(h http.Header) edge.Trace {
+	parents := h.Values("Traceparent")
+	if len(parents) == 0 {
+		return edge.Trace{}
+	}
+	return edge.ParseTrace(parents, h.Values("Tracestate"))
 }
 
 type decoder struct {
@@ -79,9 +105,6 @@ func (d *decoder) plain() (Intent, error) {
 	ev := edge.Event{Source: DefaultSource, ContentType: d.contentType}
 	if fault := plainAttributes(&ev, query); fault != nil {
 		return Intent{}, invalid(*fault)
-	}
-	if query.Has("id") && d.keyed && ev.ID != d.key {
-		return Intent{}, invalid(FieldFault{Header: "Idempotency-Key", Detail: "differs from the parameter id: give one of them"})
 	}
 	keyed := d.keyed && !query.Has("id")
 	switch {
@@ -137,7 +160,7 @@ func (d *decoder) one(ev edge.Event, keyed bool, place func(field string) FieldF
 	if fault := judge(&ev, d.maxBody, place); fault != nil {
 		return Intent{}, invalid(*fault)
 	}
-	return Intent{Events: []edge.Event{ev}, Keyed: keyed}, nil
+	return Intent{Events: []edge.Event{ev}, KeyID: keyed}, nil
 }
 
 // judge validates ev, and its data when the content type says JSON.
@@ -167,15 +190,6 @@ func faultAt(place func(field string) FieldFault, field, detail string) *FieldFa
 		f.Detail = field + ": " + detail
 	}
 	return &f
-}
-
-// sameKey refuses an Idempotency-Key that differs from the id of a CloudEvent,
-// whose identity is its source and id.
-func (d *decoder) sameKey(id string) error {
-	if d.keyed && d.key != id {
-		return invalid(FieldFault{Header: "Idempotency-Key", Detail: "differs from the id of the event, which is what identifies a CloudEvent: leave the header out"})
-	}
-	return nil
 }
 
 // noQuery refuses parameters beside a CloudEvent, which would be ignored.

@@ -246,7 +246,6 @@ func TestDecode_Refuses(t *testing.T) {
 		"plain, parameter twice":   {request("/v1/events?type=t&type=u", ""), 400, api.FieldFault{Parameter: "type", Detail: "more than once"}},
 		"plain, broken query":      {request("/v1/events?type=t;x", ""), 400, api.FieldFault{Detail: "malformed"}},
 		"plain, long subject":      {request("/v1/events?type=t&subject="+long, ""), 400, api.FieldFault{Parameter: "subject", Detail: "limit is 512"}},
-		"plain, id and key differ": {request("/v1/events?type=t&id=1", "", "Idempotency-Key", "2"), 400, api.FieldFault{Header: "Idempotency-Key", Detail: "differs"}},
 		"plain, broken JSON":       {request("/v1/events?type=t", "{", "Content-Type", "application/json"), 400, api.FieldFault{Detail: "data: is not valid JSON"}},
 		"plain, deep JSON":         {request("/v1/events?type=t", deep, "Content-Type", "text/x+json"), 400, api.FieldFault{Detail: "limit of 64"}},
 		"plain, JSON not UTF-8":    {request("/v1/events?type=t", "\"\xff\"", "Content-Type", "application/json"), 400, api.FieldFault{Detail: "UTF-8"}},
@@ -259,7 +258,6 @@ func TestDecode_Refuses(t *testing.T) {
 		"binary, datacontent":    {binary("", "ce-datacontenttype", "x"), 400, api.FieldFault{Header: "ce-datacontenttype", Detail: "Content-Type"}},
 		"binary, bad time":       {binary("", "ce-time", "yesterday"), 400, api.FieldFault{Header: "ce-time", Detail: "RFC 3339"}},
 		"binary with a query":    {requestTo(binary(""), "type=t"), 400, api.FieldFault{Detail: "query"}},
-		"binary, other key":      {binary("", "Idempotency-Key", "2"), 400, api.FieldFault{Header: "Idempotency-Key", Detail: "differs"}},
 		"two content types":      {binary("", "Content-Type", "a/b", "Content-Type", "c/d"), 400, api.FieldFault{Header: "Content-Type", Detail: "more than once"}},
 		"long content type":      {binary("", "Content-Type", long), 400, api.FieldFault{Header: "Content-Type", Detail: "512"}},
 		"gzip":                   {binary("", "Content-Encoding", "gzip"), 415, api.FieldFault{Header: "Content-Encoding", Detail: "absent"}},
@@ -291,7 +289,6 @@ func TestDecode_Refuses(t *testing.T) {
 		"XML":                    {request("/v1/events", "<x/>", "Content-Type", "application/cloudevents+xml"), 415, api.FieldFault{Header: "Content-Type", Detail: structured}},
 		"batch in another form":  {request("/v1/events", "[]", "Content-Type", "application/cloudevents-batch+avro"), 415, api.FieldFault{Header: "Content-Type", Detail: batch}},
 		"batch is an object":     {request("/v1/events", "{}", "Content-Type", batch), 400, api.FieldFault{Detail: "array"}},
-		"batch with a key":       {request("/v1/events", "[]", "Content-Type", batch, "Idempotency-Key", "k"), 400, api.FieldFault{Header: "Idempotency-Key", Detail: "batch"}},
 		"too large":              {request("/v1/events?type=t", strings.Repeat("x", 1<<20+1)), 413, api.FieldFault{}},
 		"too large, no length":   {chunked("/v1/events?type=t", 1<<20+1), 413, api.FieldFault{}},
 		"too large in structure": {json(envelope(strings.Repeat(" ", 1<<20))), 413, api.FieldFault{}},
@@ -355,7 +352,8 @@ func TestDecode_IdempotencyKey(t *testing.T) {
 		in, err := api.Decode(request("/v1/events?type=t", "", "Idempotency-Key", header), 0)
 		require.NoError(t, err, header)
 		require.Equal(t, want, in.Events[0].ID, header)
-		require.True(t, in.Keyed)
+		require.Equal(t, want, in.Key)
+		require.True(t, in.KeyID)
 	}
 	for _, header := range []string{`"open`, `"a"b"`, `"a\x"`, `"a";p=1`, "two words", "a,b", "ké", `"` + strings.Repeat("x", 513) + `"`} {
 		p := refused(t, request("/v1/events?type=t", "", "Idempotency-Key", header))
@@ -364,9 +362,18 @@ func TestDecode_IdempotencyKey(t *testing.T) {
 	}
 	p := refused(t, request("/v1/events?type=t", "", "Idempotency-Key", "a", "Idempotency-Key", "b"))
 	require.Contains(t, p.Detail, "more than once")
-	in, err := api.Decode(binary("", "Idempotency-Key", "1"), 0)
-	require.NoError(t, err, "the same as the id of the event")
-	require.False(t, in.Keyed)
+	for name, r := range map[string]*http.Request{
+		"plain with an id": request("/v1/events?type=t&id=1", "", "Idempotency-Key", "k"),
+		"binary":           binary("", "Idempotency-Key", "k"),
+		"structured":       request("/v1/events", envelope(""), "Content-Type", structured, "Idempotency-Key", "k"),
+		"batch":            request("/v1/events", "["+envelope("")+"]", "Content-Type", batch, "Idempotency-Key", "k"),
+	} {
+		in, err := api.Decode(r, 0)
+		require.NoError(t, err, name)
+		require.Equal(t, "1", in.Events[0].ID, "%s: the event keeps its id", name)
+		require.Equal(t, "k", in.Key, name)
+		require.False(t, in.KeyID, name)
+	}
 }
 
 // FuzzDecode: no input panics, every refusal is a problem with a status of the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"fencepost/edge"
 )
@@ -12,6 +13,9 @@ import (
 // one event is in its answer.
 type Intake interface {
 	EnqueueBatch(ctx context.Context, events []edge.Event) ([]edge.Accepted, error)
+	// EnqueueOnce is EnqueueBatch for a request with a key, whose answers are
+	// kept: see [edge.Engine.EnqueueOnce].
+	EnqueueOnce(ctx context.Context, key edge.RequestKey, events []edge.Event) (edge.Kept, error)
 }
 
 // Receipt is the answer to an accepted event.
@@ -41,6 +45,7 @@ type intake struct {
 	node    func() string // id of the node, for public ids
 	take    Intake
 	maxBody int
+	keep    func() time.Duration // how long keys are remembered; nil = not published
 	fail    func(http.ResponseWriter, *http.Request, error)
 }
 
@@ -52,11 +57,16 @@ func (h *intake) post(w http.ResponseWriter, r *http.Request) {
 	}
 	received(r.Context())
 	var answers []edge.Accepted
-	if len(in.Events) > 0 {
-		if answers, err = h.take.EnqueueBatch(r.Context(), in.Events); err != nil {
-			h.fail(w, r, err)
-			return
-		}
+	switch {
+	case len(in.Events) == 0:
+	case in.Key != "":
+		answers, err = h.once(w, r, in)
+	default:
+		answers, err = h.take.EnqueueBatch(r.Context(), in.Events)
+	}
+	if err != nil {
+		h.fail(w, r, err)
+		return
 	}
 	if len(answers) != len(in.Events) {
 		h.fail(w, r, errors.New("the store answered for another number of events"))
@@ -71,8 +81,8 @@ func (h *intake) post(w http.ResponseWriter, r *http.Request) {
 
 func (h *intake) answerOne(w http.ResponseWriter, r *http.Request, in Intent, a edge.Accepted) {
 	switch {
-	case in.Keyed && errors.Is(a.Err, edge.ErrConflict):
-		h.fail(w, r, NewProblem(CodeKeyReused, "an event with other content was accepted under this key: use a new key for new content"))
+	case in.KeyID && errors.Is(a.Err, edge.ErrConflict):
+		h.fail(w, r, edge.ErrKeyReused)
 	case a.Err != nil:
 		h.fail(w, r, a.Err)
 	default:

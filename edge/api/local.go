@@ -92,7 +92,7 @@ func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 	l := &local{node: node, faults: f}
 	in := &intake{node: node.Node, take: node, maxBody: o.MaxBody, fail: f.answer}
 	h := newHealth(node.Probe, node.Ready, 0)
-	t := &router{}
+	t := &router{scope: ScopeOperator}
 	t.handle(http.MethodPost, "/v1/events", in.post)
 	t.handle(http.MethodGet, "/healthz", h.healthz)
 	t.handle(http.MethodGet, "/readyz", h.readyz)

@@ -50,6 +50,7 @@ const (
 	CodeTimeout          = "timeout"
 	CodeKeyReused        = "idempotency_key_reused"
 	CodeUnauthorized     = "unauthorized"
+	CodeScope            = "insufficient_scope"
 	CodeCrossOrigin      = "cross_origin"
 	CodeForbidden        = "forbidden"
 	CodeMisdirected      = "misdirected"
@@ -76,10 +77,11 @@ var Classes = [...]Class{
 	{CodeNotFound, http.StatusNotFound, ExitNotFound, "There is no such thing", edge.ErrNotFound},
 	{CodeLeaseLost, http.StatusConflict, ExitConflict, "The lease is lost", edge.ErrLeaseLost},
 	{CodeBusy, http.StatusConflict, ExitConflict, "The target is busy", edge.ErrBusy},
+	{CodeKeyReused, http.StatusUnprocessableEntity, ExitConflict, "The Idempotency-Key was used for other content", edge.ErrKeyReused},
 	{CodeConflict, http.StatusConflict, ExitConflict, "The state or content forbids this", edge.ErrConflict},
 
-	{CodeKeyReused, http.StatusUnprocessableEntity, ExitConflict, "The Idempotency-Key was used for other content", nil},
 	{CodeUnauthorized, http.StatusUnauthorized, ExitFailed, "A valid token is needed", nil},
+	{CodeScope, http.StatusForbidden, ExitFailed, "The token is for something else", nil},
 	{CodeCrossOrigin, http.StatusForbidden, ExitFailed, "Requests from other sites are refused", nil},
 	{CodeForbidden, http.StatusForbidden, ExitFailed, "This user may not use the node", nil},
 	{CodeMisdirected, http.StatusMisdirectedRequest, ExitFailed, "This node does not answer to that host name", nil},
@@ -232,7 +234,7 @@ func setRetryAfter(w http.ResponseWriter, p *Problem) {
 // leavesBody reports whether a problem is found before the body is read whole.
 func leavesBody(code string) bool {
 	switch code {
-	case CodeUnauthorized, CodeCrossOrigin, CodeMisdirected, CodeNoRoute, CodeMethodNotAllowed,
+	case CodeUnauthorized, CodeScope, CodeCrossOrigin, CodeMisdirected, CodeNoRoute, CodeMethodNotAllowed,
 		CodeSlowRequest, CodeTooLarge, CodeMediaType:
 		return true
 	}

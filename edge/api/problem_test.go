@@ -22,6 +22,7 @@ var sentinels = map[error][2]int{
 	edge.ErrBusy:             {409, 4},
 	edge.ErrClosed:           {503, 5},
 	edge.ErrUnavailable:      {503, 6},
+	edge.ErrKeyReused:        {422, 4},
 	edge.ErrBacklogFull:      {507, 6},
 	edge.ErrLowSpace:         {507, 6},
 	edge.ErrStorage:          {503, 6},

@@ -12,31 +12,42 @@ import (
 // is another path, and leads nowhere.
 type router struct {
 	routes []route
+	scope  Scope // of the routes of handle
 }
 
 // route is one method and path. A segment of the path in braces takes any one
 // segment, which the handler reads with r.PathValue.
 type route struct {
-	method   string
+	Route
 	segments []string
 	handler  http.HandlerFunc
 }
 
+// handle adds a route of the router's scope.
 func (t *router) handle(method, path string, h http.HandlerFunc) {
-	t.routes = append(t.routes, route{method, strings.Split(path, "/"), h})
+	t.add(Route{method, path, t.scope}, h)
+}
+
+// add adds a route. One without a scope must not exist.
+func (t *router) add(at Route, h http.HandlerFunc) {
+	if at.Scope == "" || h == nil {
+		panic("api: route " + at.Method + " " + at.Path + " without a scope or a handler")
+	}
+	t.routes = append(t.routes, route{at, strings.Split(at.Path, "/"), h})
 }
 
 // ServeHTTP answers 404 to an unknown path and 405 to another method.
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	segments := strings.Split(r.URL.EscapedPath(), "/")
+	segments := strings.Split(pathAsSent(r), "/")
 	var allowed []string
 	for _, route := range t.routes {
 		values, ok := route.match(segments)
 		if !ok {
 			continue
 		}
-		if route.method != r.Method {
-			allowed = append(allowed, route.method)
+		matched(w, route.Path)
+		if route.Method != r.Method {
+			allowed = append(allowed, route.Method)
 			continue
 		}
 		for name, value := range values {
@@ -52,6 +63,15 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slices.Sort(allowed)
 	w.Header().Set("Allow", strings.Join(slices.Compact(allowed), ", "))
 	writeProblem(w, r, NewProblem(CodeMethodNotAllowed, "allowed: "+w.Header().Get("Allow")))
+}
+
+// pathAsSent is the path of the request line, before anything was decoded.
+func pathAsSent(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if strings.HasPrefix(path, "/") {
+		return path
+	}
+	return r.URL.EscapedPath() // of a request for an absolute address
 }
 
 func (rt *route) match(segments []string) (values map[string]string, ok bool) {

@@ -23,6 +23,17 @@ type Options struct {
 	// Token is the hash of the bearer token for POST /v1/events. The zero
 	// value closes that route to everybody.
 	Token TokenHash
+	// MetricsToken is the hash of the bearer token for GET /metrics, which
+	// lets its holder do nothing else. The zero value closes that route to
+	// everybody.
+	MetricsToken TokenHash
+	// Metrics answers GET /metrics; nil makes it 404.
+	Metrics http.Handler
+	// Keep tells how long the answer to an Idempotency-Key is kept, which is
+	// published with it; nil publishes nothing.
+	Keep func() time.Duration
+	// Observe is told of each request; nil tells nobody.
+	Observe Observer
 	// Hosts are the host names that the node answers to, beside the loopback
 	// names and the address that a request came in on.
 	Hosts []string
@@ -40,13 +51,25 @@ type Options struct {
 // looks at the request, its host name excepted.
 func NewHandler(door Door, o Options) http.Handler {
 	f := &faults{logger: orDiscard(o.Logger)}
-	in := &intake{node: door.Node, take: door, maxBody: o.MaxBody, fail: f.answer}
+	in := &intake{node: door.Node, take: door, maxBody: o.MaxBody, keep: o.Keep, fail: f.answer}
 	h := newHealth(door.Probe, door.Ready, o.ProbeTimeout)
+	handlers := map[string]http.HandlerFunc{
+		"/v1/events": in.post,
+		"/healthz":   h.healthz,
+		"/readyz":    h.readyz,
+	}
+	if o.Metrics != nil {
+		handlers["/metrics"] = o.Metrics.ServeHTTP
+	}
+	allowed := tokens{ScopeEvents: o.Token, ScopeMetrics: o.MetricsToken}
 	t := &router{}
-	t.handle(http.MethodPost, "/v1/events", requireToken(o.Token, in.post))
-	t.handle(http.MethodGet, "/healthz", h.healthz)
-	t.handle(http.MethodGet, "/readyz", h.readyz)
-	return f.recover(newHostGuard(o.Hosts, refuseCrossOrigin(t)))
+	for _, at := range NetworkRoutes {
+		if at.Scope == ScopeMetrics && o.Metrics == nil {
+			continue
+		}
+		t.add(at, allowed.require(at.Scope, handlers[at.Path]))
+	}
+	return observed(o.Observe, f.recover(newHostGuard(o.Hosts, refuseCrossOrigin(t))))
 }
 
 // faults answers errors, and logs those that are the node's own.

@@ -119,7 +119,9 @@ func TestD5_OtherContentUnderOneIdentityIsRefused(t *testing.T) {
 	n := newNode(t)
 	address := serve(t, n, api.Options{}, api.Timeouts{}, 0)
 	require.Equal(t, http.StatusAccepted, raw(t, address, post("a", "Idempotency-Key: k")).status)
-	require.Equal(t, http.StatusOK, raw(t, address, post("a", `Idempotency-Key: "k"`)).status)
+	again := raw(t, address, post("a", `Idempotency-Key: "k"`))
+	require.Equal(t, http.StatusAccepted, again.status, "the stored status")
+	require.Equal(t, "true", again.header.Get("Idempotency-Replayed"))
 	a := raw(t, address, post("b", "Idempotency-Key: k"))
 	require.Equal(t, http.StatusUnprocessableEntity, a.status)
 	require.Equal(t, api.CodeKeyReused, a.problem(t).Code)
@@ -151,8 +153,10 @@ func TestR39_D5_ManySubmittersOfOneKeyMakeOneEvent(t *testing.T) {
 			rc := receipt(t, a)
 			require.Equal(t, fmt.Sprintf("evt-%s-%d", n.Node(), k+1), rc.ID)
 			require.Len(t, rc.Deliveries, 1)
-			require.Equal(t, rc.Existing, a.status == http.StatusOK)
-			if a.status == http.StatusAccepted {
+			require.Equal(t, http.StatusAccepted, a.status)
+			require.False(t, rc.Existing)
+			require.Equal(t, answers[0].body, a.body, "the same body for all")
+			if a.header.Get("Idempotency-Replayed") == "" {
 				fresh++
 			}
 		}

@@ -27,9 +27,6 @@ func (d *decoder) structured() (Intent, error) {
 	if fault != nil {
 		return Intent{}, invalid(*fault)
 	}
-	if err := d.sameKey(ev.ID); err != nil {
-		return Intent{}, err
-	}
 	return Intent{Events: []edge.Event{ev}}, nil
 }
 
@@ -38,9 +35,6 @@ func (d *decoder) batch() (Intent, error) {
 	body, err := d.jsonBody(typeBatch, max(d.maxBody, edge.MaxBatchBytes))
 	if err != nil {
 		return Intent{}, err
-	}
-	if d.keyed {
-		return Intent{}, invalid(FieldFault{Header: "Idempotency-Key", Detail: "names one event: in a batch the ids of the events do that"})
 	}
 	elements, err := batchElements(body)
 	if err != nil {

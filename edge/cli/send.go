@@ -72,6 +72,7 @@ func (a *app) sendEvent(ctx context.Context, f sendFlags) error {
 	if err != nil {
 		return err
 	}
+	ev.Trace = ownTrace()
 	return call(ctx, a, func(ctx context.Context, n *api.Client) (api.Receipt, error) {
 		rc, err := n.Send(ctx, ev)
 		if err != nil {
@@ -79,6 +80,12 @@ func (a *app) sendEvent(ctx context.Context, f sendFlags) error {
 		}
 		return rc, nil
 	}, a.showReceipt)
+}
+
+// ownTrace is the trace that this command runs in, as the program that started
+// it put it into the environment; none when it did not.
+func ownTrace() edge.Trace {
+	return edge.ParseTrace([]string{os.Getenv("TRACEPARENT")}, []string{os.Getenv("TRACESTATE")})
 }
 
 // event makes the event that the flags describe.

@@ -9,6 +9,8 @@ func Conformance(t *testing.T, b Bench) {
 	for name, test := range map[string]func(*testing.T, *rig){
 		"AcceptIsIdempotent":              acceptIsIdempotent,
 		"AcceptJudgesEachEventAlone":      acceptJudgesEachEventAlone,
+		"AcceptOnceReplays":               acceptOnceReplays,
+		"AcceptKeepsTheTrace":             acceptKeepsTheTrace,
 		"TwoRoutesToOneTarget":            twoRoutesToOneTarget,
 		"RouteErrorIsRerouted":            routeErrorIsRerouted,
 		"RouteErrorIsNeverClaimed":        routeErrorIsNeverClaimed,

@@ -141,16 +141,21 @@ func (m *Model) Accept(ctx context.Context, subs []edge.Submission) ([]edge.Acce
 	}
 	var out []edge.Accepted
 	err := m.update(ctx, "Accept", func(t *tx) error {
-		out = make([]edge.Accepted, len(subs))
-		for i := range subs {
-			out[i] = t.accept(&subs[i])
-		}
+		out = t.acceptAll(subs)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+func (t *tx) acceptAll(subs []edge.Submission) []edge.Accepted {
+	out := make([]edge.Accepted, len(subs))
+	for i := range subs {
+		out[i] = t.accept(&subs[i])
+	}
+	return out
 }
 
 // judge says whether a submission may be stored: nil, ErrInvalid or ErrConflict,

@@ -28,6 +28,7 @@ type state struct {
 	leases     map[edge.Token]*edge.Lease
 	consumed   map[consumption]bool
 	counters   map[string]int64
+	requests   map[[32]byte]request
 	openings   map[string]*Model
 
 	doubtFrom, doubtTo int64 // readings at which something finished while the clock was doubted; 0 = none
@@ -92,6 +93,7 @@ func newState() *state {
 		leases:     map[edge.Token]*edge.Lease{},
 		consumed:   map[consumption]bool{},
 		counters:   map[string]int64{},
+		requests:   map[[32]byte]request{},
 		openings:   map[string]*Model{},
 	}
 }

@@ -54,6 +54,7 @@ func (m *Model) Prune(ctx context.Context, p edge.PrunePolicy) (edge.Swept, erro
 		t.pruneClass(true, p.SucceededBeforeMS, bound, p.Limit, &out)
 		t.pruneClass(false, p.FailedBeforeMS, p.FailedBytes, p.Limit, &out)
 		t.pruneEvents(p, &out)
+		t.pruneRequests(p, &out)
 		t.pruneTargets()
 		return nil
 	})

@@ -15,12 +15,26 @@ import (
 
 // Accept stores events with their deliveries; see [edge.Intake].
 func (s *Store) Accept(ctx context.Context, subs []edge.Submission) ([]edge.Accepted, error) {
+	var answers []edge.Accepted
+	err := s.acceptOp(ctx, subs, func(tx *tx, prepared []submission) (err error) {
+		answers, err = tx.acceptAll(prepared)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// acceptOp has the writer run an operation over submissions, unless no event is
+// taken now.
+func (s *Store) acceptOp(ctx context.Context, subs []edge.Submission, run func(*tx, []submission) error) error {
 	if len(subs) > edge.MaxBatchEvents {
-		return nil, fmt.Errorf("%w: %d events, the limit is %d", edge.ErrInvalid, len(subs), edge.MaxBatchEvents)
+		return fmt.Errorf("%w: %d events, the limit is %d", edge.ErrInvalid, len(subs), edge.MaxBatchEvents)
 	}
 	if err := s.space.refuseWhenLow(); err != nil {
 		s.refused.Add(int64(len(subs)))
-		return nil, err
+		return err
 	}
 	prepared := make([]submission, len(subs))
 	bytes := int64(0)
@@ -28,18 +42,15 @@ func (s *Store) Accept(ctx context.Context, subs []edge.Submission) ([]edge.Acce
 		prepared[i] = prepare(&subs[i])
 		bytes += int64(len(subs[i].Event.Data))
 	}
-	var answers []edge.Accepted
-	err := s.w.doOp(ctx, &op{phase: phaseAccept, bytes: bytes, run: func(tx *tx) error {
-		answers = make([]edge.Accepted, len(prepared))
-		for i := range prepared {
-			if err := tx.accept(&prepared[i], &answers[i]); err != nil {
-				return err
-			}
+	return s.w.doOp(ctx, &op{phase: phaseAccept, bytes: bytes, run: func(tx *tx) error { return run(tx, prepared) }})
+}
+
+func (tx *tx) acceptAll(prepared []submission) ([]edge.Accepted, error) {
+	answers := make([]edge.Accepted, len(prepared))
+	for i := range prepared {
+		if err := tx.accept(&prepared[i], &answers[i]); err != nil {
+			return nil, err
 		}
-		return nil
-	}})
-	if err != nil {
-		return nil, err
 	}
 	return answers, nil
 }
@@ -148,14 +159,14 @@ func (tx *tx) firstGeneration(id edge.EventID) ([]edge.DeliveryRef, error) {
 func (tx *tx) acceptNew(p *submission, a *edge.Accepted) error {
 	e := p.Event
 	e.N, e.AcceptedMS = tx.nextEvent(), tx.now
-	const insert = `INSERT INTO events (id, hash, source, event_id, type, subject, time, content_type, extensions, depth, accepted_ms, sha256, data)
-	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	const insert = `INSERT INTO events (id, hash, source, event_id, type, subject, time, content_type, extensions, depth, accepted_ms, sha256, data, trace)
+	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	data := e.Data
 	if data == nil {
 		data = []byte{} // NULL means pruned
 	}
 	err := tx.exec(insert, int64(e.N), p.hash, e.Source, e.ID, e.Type, orNull(e.Subject), orNull(e.Time), orNull(e.ContentType),
-		p.extensions, e.Depth, tx.now, p.digest[:], data)
+		p.extensions, e.Depth, tx.now, p.digest[:], data, orNull(traceText(e.Trace)))
 	if err != nil {
 		return err
 	}

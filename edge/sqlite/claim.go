@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 
 	"fencepost/edge"
 )
@@ -419,16 +420,17 @@ func (tx *tx) event(id edge.EventID) (*edge.Event, error) {
 	return scanEvent(tx.row(`SELECT `+eventColumns+` FROM events WHERE id = ?`, int64(id)))
 }
 
-const eventColumns = `id, source, event_id, type, subject, time, content_type, extensions, depth, accepted_ms, data`
+const eventColumns = `id, source, event_id, type, subject, time, content_type, extensions, depth, accepted_ms, data, trace`
 
 func scanEvent(row rowScanner) (*edge.Event, error) {
 	var e edge.Event
-	var subject, eventTime, contentType, extensions sql.NullString
-	err := row.Scan(&e.N, &e.Source, &e.ID, &e.Type, &subject, &eventTime, &contentType, &extensions, &e.Depth, &e.AcceptedMS, &e.Data)
+	var subject, eventTime, contentType, extensions, trace sql.NullString
+	err := row.Scan(&e.N, &e.Source, &e.ID, &e.Type, &subject, &eventTime, &contentType, &extensions, &e.Depth, &e.AcceptedMS, &e.Data, &trace)
 	if err != nil {
 		return nil, err
 	}
 	e.Subject, e.Time, e.ContentType = subject.String, eventTime.String, contentType.String
+	e.Trace.Parent, e.Trace.State, _ = strings.Cut(trace.String, " ")
 	if extensions.Valid {
 		if err := json.Unmarshal([]byte(extensions.String), &e.Extensions); err != nil {
 			return nil, fmt.Errorf("extensions of event %d: %w", e.N, err)

@@ -305,7 +305,7 @@ func (s *Store) ListEvents(ctx context.Context, f edge.EventFilter) (edge.EventP
 	if f.UntilMS != 0 {
 		w.where(`e.accepted_ms < ?`, f.UntilMS)
 	}
-	const selects = `SELECT e.id, e.source, e.event_id, e.type, e.subject, e.time, e.content_type, e.extensions, e.depth, e.accepted_ms, NULL,
+	const selects = `SELECT e.id, e.source, e.event_id, e.type, e.subject, e.time, e.content_type, e.extensions, e.depth, e.accepted_ms, NULL, NULL,
 	    coalesce(length(e.data), -1)`
 	next, partial, err := s.walk(ctx, w, selects, int64(f.Before), limit, func(rows rowScanner) (int64, error) {
 		var n int

@@ -232,6 +232,13 @@ func (e *everything) intake() {
 	require.NoError(t, err)
 	require.ErrorIs(t, as[0].Err, edge.ErrConflict)
 
+	for range 2 {
+		_, err = e.s.AcceptOnce(ctx, edge.RequestKey{}, []edge.Submission{known, submission("once", "bob", "hook")})
+		require.NoError(t, err)
+	}
+	_, err = e.s.AcceptOnce(ctx, edge.RequestKey{Fingerprint: [32]byte{1}}, nil)
+	require.ErrorIs(t, err, edge.ErrKeyReused)
+
 	fault := submission("fault", "bob", "hook")
 	fault.Routes[0].Fault = "no such field"
 	fault2 := submission("fault2", "bob", "hook")

@@ -79,7 +79,7 @@ func (s *pruning) run() error {
 	if err := s.resume(); err != nil {
 		return err
 	}
-	for _, part := range [...]func() error{s.adopt, s.succeeded, s.failed, s.borrowed, s.skeletons, s.openings} {
+	for _, part := range [...]func() error{s.adopt, s.succeeded, s.failed, s.borrowed, s.skeletons, s.requests, s.openings} {
 		if s.left <= 0 {
 			return nil
 		}

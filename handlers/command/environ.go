@@ -41,6 +41,10 @@ const DefaultPath = "/usr/local/bin:/usr/bin:/bin"
 //	FENCEPOST_ROUTE         name of the route
 //	FENCEPOST_TARGET        handler:key
 //
+// Where Config.Env does not set them, it also gets the trace of the attempt:
+// TRACEPARENT and, if there is one, TRACESTATE (W3C Trace Context, in the form
+// that OpenTelemetry reads from an environment).
+//
 // Beside them and Config.Env a program gets PATH ([DefaultPath]), HOME (the
 // node's, else /) and LANG (the node's, else C.UTF-8); on Windows PATH,
 // SYSTEMROOT and TEMP as the node has them. Nothing else of the node's
@@ -65,6 +69,15 @@ func Variables(c *edge.Claim) []string {
 	}
 }
 
+func traceVariables(c *edge.Claim) []string {
+	trace := c.Trace()
+	vars := []string{"TRACEPARENT=" + trace.Parent}
+	if trace.State != "" {
+		vars = append(vars, "TRACESTATE="+trace.State)
+	}
+	return vars
+}
+
 // marks are the variables that together only the processes of this execution
 // carry.
 func marks(c *edge.Claim) []string {
@@ -82,7 +95,7 @@ func (h *Handler) environment(c *edge.Claim, filled map[string]string) (env []st
 		r := edge.GiveUp(CodeEnvironmentInvalid, name+" has a NUL byte, which no environment can hold")
 		return nil, nil, &r
 	}
-	for _, v := range baseEnvironment() {
+	for _, v := range append(baseEnvironment(), traceVariables(c)...) {
 		name, _, _ := strings.Cut(v, "=")
 		_, set := h.config.Env[name]
 		if _, too := filled[name]; !set && !too {

@@ -97,6 +97,11 @@ func eventHeaders(to http.Header, c *edge.Claim) {
 			to.Set(a.name, encodeAttribute(a.value))
 		}
 	}
+	trace := c.Trace()
+	to.Set("Traceparent", trace.Parent)
+	if trace.State != "" {
+		to.Set("Tracestate", trace.State)
+	}
 	to.Set(HeaderDelivery, c.DeliveryID)
 	to.Set(HeaderAttempt, strconv.Itoa(c.Attempt))
 	to.Set(HeaderFence, strconv.FormatInt(int64(c.Fence), 10))
