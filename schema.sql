@@ -102,7 +102,7 @@ CREATE TABLE events (
     accepted_ms  INTEGER NOT NULL,
     sha256       BLOB NOT NULL CHECK (length(sha256) = 32), -- over type, subject, content type and data
     data         BLOB              -- the bytes exactly as received; NULL once pruned
-) STRICT;
+, trace /* W3C traceparent of the request that brought it, and after a space its tracestate */ TEXT) STRICT;
 CREATE INDEX events_by_hash ON events (hash);
 
 CREATE TABLE deliveries (
@@ -226,6 +226,18 @@ CREATE TABLE episodes (
 ) STRICT;
 CREATE INDEX deliveries_unsuccessful ON deliveries (id, state) WHERE state = 'failed' OR state = 'cancelled' OR state = 'expired';
 CREATE INDEX executions_borrowed ON executions (ended_ms) WHERE delivery IS NULL AND ended_ms IS NOT NULL;
+
+CREATE TABLE requests (
+    -- Requests with an Idempotency-Key that were carried out, with their
+    -- answers: the same request gets the same answers. Written in the
+    -- transaction that stores the events.
+    n           INTEGER PRIMARY KEY,  -- grows with each, so that the oldest go first
+    key         BLOB NOT NULL CHECK (length(key) = 32),         -- hash of token, method, path and key
+    fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32), -- hash of what was asked for
+    accepted_ms INTEGER NOT NULL,
+    answers     TEXT NOT NULL         -- JSON array in the order of the events
+) STRICT;
+CREATE UNIQUE INDEX requests_by_key ON requests (key);
 
 PRAGMA application_id = 1718510448;
 PRAGMA user_version = 5;

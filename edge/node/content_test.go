@@ -139,7 +139,7 @@ func childEnv(r *running, handler, delivery, event, id string, more ...string) [
 	}
 	route := map[string]string{"named": "all", "bare": "some"}[handler]
 	env := append([]string{
-		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + home, "LANG=" + lang,
+		"TRACEPARENT=", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + home, "LANG=" + lang,
 		"FENCEPOST_ATTEMPT=1", "FENCEPOST_CONTENT_TYPE=application/json", "FENCEPOST_DELIVERY=" + delivery, "FENCEPOST_EVENT=" + event,
 		"FENCEPOST_EVENT_ID=" + id, "FENCEPOST_EVENT_SOURCE=/test", "FENCEPOST_EVENT_SUBJECT=", "FENCEPOST_EVENT_TIME=", "FENCEPOST_EVENT_TYPE=text",
 		"FENCEPOST_FENCE=", "FENCEPOST_KEY=" + delivery, "FENCEPOST_OWNER=" + r.Store().Owner(), "FENCEPOST_ROUTE=" + route, "FENCEPOST_TARGET=" + handler + ":",
@@ -156,6 +156,9 @@ func readSeen(t *testing.T, file string) seen {
 	require.NoError(t, json.Unmarshal(b, &got))
 	fences := 0
 	for i, v := range got.Env {
+		if strings.HasPrefix(v, "TRACEPARENT=00-") {
+			got.Env[i] = "TRACEPARENT="
+		}
 		if n, ok := strings.CutPrefix(v, "FENCEPOST_FENCE="); ok {
 			_, err := strconv.Atoi(n)
 			require.NoError(t, err)
@@ -267,7 +270,7 @@ handler = "hook"
 	texts := wireTexts()
 	require.Len(t, texts, 40)
 	names := []string{
-		"Host", "User-Agent", "Content-Length", "Accept-Encoding", "Ce-Id", "Ce-Source", "Ce-Specversion", "Ce-Type", "Content-Type", "Fencepost-Attempt",
+		"Host", "User-Agent", "Traceparent", "Content-Length", "Accept-Encoding", "Ce-Id", "Ce-Source", "Ce-Specversion", "Ce-Type", "Content-Type", "Fencepost-Attempt",
 		"Fencepost-Delivery", "Fencepost-Fence", "Fencepost-Target", "Webhook-Id", "Webhook-Timestamp", "X-First", "X-Fixed", "X-Second",
 	}
 	slices.Sort(names)

@@ -203,6 +203,7 @@ func (n *Node) localHandler(c *config.Config) http.Handler {
 func (n *Node) networkHandler(c *config.Config, token api.TokenHash) http.Handler {
 	return api.NewHandler(n.door(), api.Options{
 		Token: token, Hosts: c.HTTP.AllowedHosts, MaxBody: c.HTTP.MaxBodyBytes, Logger: n.log,
+		Keep: func() time.Duration { return c.Retention.Dedupe },
 	})
 }
 

@@ -124,12 +124,23 @@ func TestEnvironmentIsExactlyTheDocumentedSet(t *testing.T) {
 		"LANG=C.UTF-8",
 		"PATH=/usr/local/bin:/usr/bin:/bin",
 		"TOKEN=[redacted]",
+		"TRACEPARENT=" + c.Trace().Parent,
 	}, got.Env)
 	// The program itself has the secret.
 	r = newHandler(t, command.Config{
 		Argv: []string{"sh", "-c", `test "$TOKEN" = token-canary`}, Env: map[string]string{"TOKEN": "env:COMMAND_TEST_TOKEN"},
 	}).Handle(within(t, hang), c)
 	require.Equal(t, edge.OutcomeSucceeded, r.Outcome, r.Detail)
+}
+
+func TestTraceReachesTheProgram(t *testing.T) {
+	t.Parallel()
+	c := claim("")
+	c.Event.Trace = edge.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "a=1"}
+	r := shell(t, `echo "$TRACEPARENT $TRACESTATE"`).Handle(within(t, hang), c)
+	require.Contains(t, r.Detail, c.Trace().Parent+" a=1")
+	r = newHandler(t, command.Config{Argv: []string{"sh", "-c", `echo "<$TRACEPARENT>"`}, Env: map[string]string{"TRACEPARENT": "mine"}}).Handle(within(t, hang), c)
+	require.Contains(t, r.Detail, "<mine>", "the configuration decides")
 }
 
 func TestPathCanBeConfigured(t *testing.T) {

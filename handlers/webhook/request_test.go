@@ -40,6 +40,7 @@ func TestRequestCarriesEventAndFence(t *testing.T) {
 		"Ce-Subject": "a%22b%25", "Ce-Time": "2026-01-31T08:00:00Z", "Ce-Partitionkey": "p%201", "Ce-Traceparent": "00-x",
 		"Fencepost-Delivery": "dlv-node-12", "Fencepost-Attempt": "2", "Fencepost-Fence": "40", "Fencepost-Target": "hook:k%20%C3%BC",
 		"Webhook-Id": "dlv-node-7", "Webhook-Timestamp": strconv.Itoa(ts1),
+		"Traceparent": c.Trace().Parent,
 	}
 	signature := got.header.Get("Webhook-Signature")
 	got.header.Del("Webhook-Signature")
@@ -68,6 +69,26 @@ func TestRequestWithoutOptionalAttributes(t *testing.T) {
 	}
 	require.NotEmpty(t, got.header.Get("Webhook-Id"))
 	require.NotEmpty(t, got.header.Get("Webhook-Timestamp"))
+}
+
+func TestEachAttemptGoesOnInTheTrace(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, status(http.StatusServiceUnavailable))
+	h := newHandler(t, webhook.Config{URL: s.URL})
+	c := claim("x")
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	c.Event.Trace = edge.Trace{Parent: "00-" + id + "-00f067aa0ba902b7-01", State: "congo=t61rcWkgMzE"}
+	for range 2 {
+		h.Handle(within(t, hang), c)
+		c.Fence++
+	}
+	first, second := s.all()[0].header, s.all()[1].header
+	for _, got := range []http.Header{first, second} {
+		require.Equal(t, id, edge.ParseTrace(got.Values("Traceparent"), nil).ID(), "the same trace")
+		require.Equal(t, []string{"congo=t61rcWkgMzE"}, got.Values("Tracestate"))
+		require.NotContains(t, got.Get("Traceparent"), "00f067aa0ba902b7")
+	}
+	require.NotEqual(t, first.Get("Traceparent"), second.Get("Traceparent"), "a parent id for each attempt")
 }
 
 func TestEachAttemptIsSignedAnew(t *testing.T) {
