@@ -240,4 +240,4 @@ CREATE TABLE requests (
 CREATE UNIQUE INDEX requests_by_key ON requests (key);
 
 PRAGMA application_id = 1718510448;
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;

@@ -71,6 +71,9 @@ func (o *Offline) Reload(context.Context) (r api.Reloaded, err error) { return r
 func (o *Offline) EnqueueBatch(context.Context, []edge.Event) ([]edge.Accepted, error) {
 	return nil, o.refuse()
 }
+func (o *Offline) EnqueueOnce(context.Context, edge.RequestKey, []edge.Event) (k edge.Kept, err error) {
+	return k, o.refuse()
+}
 func (o *Offline) Cancel(context.Context, edge.DeliveryID) (d edge.Delivery, err error) {
 	return d, o.refuse()
 }
