@@ -30,6 +30,7 @@ func Conformance(t *testing.T, b Bench) {
 		"OneSlotAlternates":               oneSlotAlternates,
 		"LimitsHold":                      limitsHold,
 		"RateLimitHoldsClaims":            rateLimitHoldsClaims,
+		"RateLimitHoldsWhatIsAccepted":    rateLimitHoldsWhatIsAccepted,
 		"RateLimitSurvivesARestart":       rateLimitSurvivesARestart,
 		"RateLimitAndClockStepBack":       rateLimitAndClockStepBack,
 		"LimitOfNoneHoldsAll":             limitOfNoneHoldsAll,

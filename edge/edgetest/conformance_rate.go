@@ -1,6 +1,8 @@
 package edgetest
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -33,6 +35,44 @@ func rateLimitHoldsClaims(t *testing.T, r *rig) {
 	f, err := r.s.Facts(r.ctx, cs[0].Delivery)
 	require.NoError(t, err)
 	require.Equal(t, r.clock.NowMS()+250, f.Handler.RateReadyMS)
+}
+
+func rateLimitHoldsWhatIsAccepted(t *testing.T, r *rig) {
+	h := started("h", edge.Idempotent)
+	h.Rate = edge.Rate{Interval: time.Hour, Burst: 3}
+	r.register(h)
+	ctx, stop := context.WithCancel(r.ctx)
+	claims := make(chan edge.Claimed, 100)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.s.Dispatch(ctx, func(cs []edge.Claimed) {
+			for _, c := range cs {
+				claims <- c
+			}
+		})
+	}()
+	for i := range 10 { // claimable in the very commits that accept them
+		r.manyTargets(fmt.Sprint("h", i), "h", 1)
+	}
+	var cs []edge.Claimed
+	for range 3 {
+		select {
+		case c := <-claims:
+			cs = append(cs, c)
+		case <-time.After(guard):
+			require.Fail(t, "nothing was dispatched")
+		}
+	}
+	for _, c := range cs {
+		r.settle(c, edge.OutcomeSucceeded, "ok")
+	}
+	r.manyTargets("last", "h", 1)
+	stop()
+	require.NoError(t, <-ended)
+	require.Empty(t, claims)
+	waiting, err := r.s.Deliveries(r.ctx, edge.DeliveryFilter{State: edge.Pending})
+	require.NoError(t, err)
+	require.Len(t, waiting, 8)
 }
 
 func rateLimitSurvivesARestart(t *testing.T, r *rig) {

@@ -246,8 +246,7 @@ func (tx *tx) acceptRouted(e *edge.Event, r *edge.Routed, have []edge.DeliveryRe
 func (tx *tx) claimableAtOnce(d *delivery, t *target) bool {
 	h := t.handler
 	return tx.dispatching && d.State == edge.Pending && t.open == 0 && t.busy == 0 && t.stall == edge.NoStall && t.servedMS <= tx.now &&
-		h.reg != nil && !h.reg.Inspect && h.opened(tx.now) && !tx.expired(d) &&
-		len(tx.w.hands.held) < tx.w.hands.total && h.held[0]+h.held[1] < h.limit
+		h.mayClaim(tx.now) && !h.reg.Inspect && !tx.expired(d) && len(tx.w.hands.held) < tx.w.hands.total
 }
 
 // insertClaimed stores a new delivery that is claimed and started in the commit

@@ -153,7 +153,7 @@ func (tx *tx) nextHandler(fronts map[*handler]*front) (*handler, *front, error) 
 	var best *handler
 	var bestFront *front
 	for _, h := range tx.w.hands.byID {
-		if h.reg == nil || h.held[0]+h.held[1] >= h.limit || h.hint > tx.now || h.bucket.rate.ReadyMS(h.bucket.fullUS) > tx.now || !h.opened(tx.now) {
+		if h.hint > tx.now || !h.mayClaim(tx.now) {
 			continue
 		}
 		f, ok := fronts[h]

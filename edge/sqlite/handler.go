@@ -44,6 +44,12 @@ func (h *handler) opened(now int64) bool {
 	return h.gate == edge.GateOn || h.gate == edge.GatePaused && h.resumeMS <= now
 }
 
+// mayClaim reports whether one more delivery of h may be claimed now: this process
+// has it, a slot is free, its gate is open and its rate limit has a token.
+func (h *handler) mayClaim(now int64) bool {
+	return h.reg != nil && h.held[0]+h.held[1] < h.limit && h.opened(now) && h.bucket.rate.ReadyMS(h.bucket.fullUS) <= now
+}
+
 // handlers is the writer's memory of all handlers and of what this owner holds.
 type handlers struct {
 	loaded bool

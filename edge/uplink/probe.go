@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,7 +24,8 @@ type Config struct {
 	// way is there. With plain http a captive portal would answer as well.
 	To string
 	// Control judges each address before it is dialled, as
-	// [net.Dialer].ControlContext; nil allows all.
+	// [net.Dialer].ControlContext; nil allows all. It must not use its last
+	// argument: an address that To itself names is judged by New.
 	Control func(ctx context.Context, network, address string, c syscall.RawConn) error
 	// Resolver looks names up; nil = the system's.
 	Resolver *net.Resolver
@@ -69,6 +71,9 @@ func New(c Config) (func(ctx context.Context) error, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: probe %q: %w", edge.ErrInvalid, c.To, err)
 	}
+	if err := checkAddress(c, address, u); err != nil {
+		return nil, fmt.Errorf("%w: probe %q: %w", edge.ErrInvalid, c.To, err)
+	}
 	dialer := &net.Dialer{Resolver: c.Resolver, ControlContext: c.Control}
 	if u == nil {
 		return func(ctx context.Context) error {
@@ -92,6 +97,18 @@ func New(c Config) (func(ctx context.Context) error, error) {
 		}
 		return reply.Body.Close()
 	}, nil
+}
+
+// checkAddress refuses a probe of an address that would be refused when it is
+// dialled. What a name leads to is only known then.
+func checkAddress(c Config, address string, u *url.URL) error {
+	if u != nil {
+		address = net.JoinHostPort(u.Hostname(), "443")
+	}
+	if ap, err := netip.ParseAddrPort(address); err == nil && c.Control != nil {
+		return c.Control(context.Background(), "tcp", ap.String(), nil)
+	}
+	return nil
 }
 
 const (

@@ -46,10 +46,17 @@ func TestProbeKeepsToTheAddressPolicy(t *testing.T) {
 	s.Config.ConnState = func(net.Conn, http.ConnState) { connections.Add(1) }
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	for _, to := range []string{s.Listener.Addr().String(), s.URL} {
-		probe, err := uplink.New(uplink.Config{To: to, Control: handlers.AddressPolicy{Private: true}.Control})
+	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	require.NoError(t, err)
+	policy := handlers.AddressPolicy{Private: true}
+	for _, to := range []string{"localhost:" + port, "https://localhost:" + port + "/"} {
+		probe, err := uplink.New(uplink.Config{To: to, Control: policy.Control})
 		require.NoError(t, err)
 		require.ErrorIs(t, probe(within(t)), handlers.ErrAddressRefused)
+	}
+	for _, to := range []string{s.Listener.Addr().String(), s.URL, "[::ffff:169.254.169.254]:80"} {
+		_, err := uplink.New(uplink.Config{To: to, Control: policy.Control})
+		require.ErrorIs(t, err, edge.ErrInvalid, "an address that is named is judged at once")
 	}
 	require.Zero(t, connections.Load())
 	probe, err := uplink.New(uplink.Config{
