@@ -28,7 +28,8 @@
 // rules: transition.go, whose table everything follows, and retry.go. The
 // border: handler.go for those who write handlers, store.go for those who store.
 // The engine: engine.go, dispatcher.go, worker.go, result.go, then heartbeat.go,
-// stubborn.go, recovery.go, upkeep.go, clockcheck.go and shutdown.go. For
+// stubborn.go, recovery.go, upkeep.go, clockcheck.go and shutdown.go; what becomes
+// of a handler whose other side fails: endpoint.go, breaker.go, uplink.go. For
 // people: explain.go.
 //
 // # Life of a delivery

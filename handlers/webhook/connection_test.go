@@ -62,6 +62,7 @@ func TestKnownNotDeliveredIsRetry(t *testing.T) {
 			r := newHandler(t, c.config).Handle(within(t, c.timeout), claim("x"))
 			require.Equal(t, edge.OutcomeRetry, r.Outcome, r.Detail)
 			require.Equal(t, c.code, r.Code, r.Detail)
+			require.Equal(t, edge.BlameConnection, r.Blame)
 			require.NotEmpty(t, r.Detail)
 		})
 	}
@@ -116,6 +117,7 @@ func TestAfterTheRequestWasWrittenIsUnknown(t *testing.T) {
 			r := h.Handle(within(t, c.timeout), claim("x"))
 			require.Equal(t, edge.OutcomeIndeterminate, r.Outcome, r.Detail)
 			require.Equal(t, c.code, r.Code, r.Detail)
+			require.Equal(t, c.code != "reply_malformed", r.Blame == edge.BlameConnection)
 		})
 	}
 }

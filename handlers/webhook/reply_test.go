@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -116,4 +118,43 @@ func TestReplyDoesNotShowSecrets(t *testing.T) {
 	require.Equal(t, "Bearer canary", s.all()[0].header.Get("Authorization"))
 	require.NotContains(t, r.Detail, "Bearer")
 	require.Contains(t, r.Detail, "[redacted]xxx")
+}
+
+// T9: what a hostile target sends costs the node at most about a megabyte, however
+// much it is. Not parallel: it counts what the whole process allocates.
+func TestT9_HostileRepliesCostLittleMemory(t *testing.T) {
+	chunk := bytes.Repeat([]byte("x"), 64<<10)
+	endless := func(head string) func(net.Conn) {
+		return func(c net.Conn) {
+			buffer := make([]byte, 32<<10)
+			for !bytes.Contains(buffer, []byte("\r\n\r\n")) {
+				if _, err := c.Read(buffer); err != nil {
+					return
+				}
+			}
+			if _, err := io.WriteString(c, head); err != nil {
+				return
+			}
+			for range 1 << 30 / len(chunk) {
+				if _, err := c.Write(chunk); err != nil {
+					return
+				}
+			}
+		}
+	}
+	for name, head := range map[string]string{
+		"1 GiB header": "HTTP/1.1 200 OK\r\nX-Long: ",
+		"1 GiB body":   "HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n",
+		"1 GiB chunk":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40000000\r\n",
+		"gzip":         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff",
+	} {
+		h := newHandler(t, webhook.Config{URL: rawServer(t, endless(head)), ReplyTimeout: 500 * time.Millisecond})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := h.Handle(within(t, hang), claim("x"))
+		runtime.ReadMemStats(&after)
+		require.NotEmpty(t, r.Code, name)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<20), "%s: %s", name, r.Code)
+		require.LessOrEqual(t, len(r.Detail), edge.MaxDetailBytes)
+	}
 }
