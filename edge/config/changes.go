@@ -11,15 +11,15 @@ import (
 
 // Change is one difference between two configurations.
 type Change struct {
-	// Key is what differs: a key such as node.workers, or a handler or route
-	// by its name, as in handler.hello.
+	// Key is what differs: a key such as node.workers, or an uplink, a
+	// handler or a route by its name, as in handler.hello.
 	Key  string
 	What string // for people: "64, was 32", "added", "removed", "changed"
 	When When   // when it takes effect
 }
 
 // Changes lists what next has otherwise than old: the keys of the sections, then
-// the handlers and the routes, each whole.
+// the uplinks, the handlers and the routes, each whole.
 func Changes(old, next *Config) []Change {
 	var all []Change
 	for _, k := range Keys() {
@@ -30,6 +30,10 @@ func Changes(old, next *Config) []Change {
 			all = append(all, Change{Key: k.Path(), What: shown(b) + ", was " + shown(a), When: k.When})
 		}
 	}
+	all = append(all, changesOfList("uplink", AtReload, old.Uplinks, next.Uplinks, func(u Uplink) (string, Uplink) {
+		u.Line = 0
+		return u.Name, u
+	})...)
 	all = append(all, changesOfList("handler", AtClaim, old.Handlers, next.Handlers, func(h Handler) (string, Handler) {
 		h.Line = 0
 		return h.Name, h

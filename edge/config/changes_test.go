@@ -30,6 +30,9 @@ func TestChanges(t *testing.T) {
 		{"route", "in another order", config.AtReload},
 	}, config.Changes(old, next))
 	require.Empty(t, config.Changes(next, next))
+
+	one := "[[uplink]]\nname = \"lte\"\nprobe = \"192.0.43.8:443\"\n"
+	require.Equal(t, []config.Change{{"uplink.lte", "changed", config.AtReload}}, config.Changes(mustParse(t, one), mustParse(t, one+"timeout_s = 3\n")))
 }
 
 // Each key outside of the lists can be seen to change: another value than the

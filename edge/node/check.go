@@ -51,6 +51,11 @@ func CheckFile(path string) (*Checked, error) {
 			checks[h.Name] = k
 		}
 	}
+	for i := range c.Uplinks {
+		if _, err := newProbe(c, &c.Uplinks[i]); err != nil {
+			faults = append(faults, src.Fault(fmt.Sprintf("uplink[%d].probe", i+1), err.Error(), "see docs/configuration.md"))
+		}
+	}
 	if err := src.Finish(faults); err != nil {
 		return nil, err
 	}

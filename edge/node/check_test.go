@@ -78,6 +78,11 @@ var surprises = map[string]struct {
 		[]string{placesHead + hookHead + "url = \"http://localhost:8081/\"\n" + route1, placesHead + hookHead + "url = \"http://other:8080/\"\n" + route1},
 	},
 
+	"uplink_unused": {
+		map[string]int{placesHead + "[[uplink]]\nname = \"lte\"\nprobe = \"192.0.43.8:443\"\n" + calm: 4},
+		[]string{placesHead + "[[uplink]]\nname = \"lte\"\nprobe = \"192.0.43.8:443\"\n" + calmHook + "uplink = \"lte\"\n" + route1},
+	},
+
 	"route_shadowed": {
 		map[string]int{placesHead + calm + "[[route]]\nname = \"s\"\ntype = \"a\"\nhandler = \"h\"\n": 10, placesHead + calm + "key = \"id\"\n[[route]]\nname = \"s\"\nhandler = \"h\"\nkey = \"id\"\nwhen = \"data.a > 1\"\n": 11},
 		[]string{placesHead + calm + "type = \"a*\"\n[[route]]\nname = \"s\"\ntype = \"b*\"\nhandler = \"h\"\n", placesHead + calm + "when = \"data.a > 1\"\n[[route]]\nname = \"s\"\nhandler = \"h\"\n"},

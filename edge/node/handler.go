@@ -190,7 +190,7 @@ func (n *Node) warn() {
 	if n.c.Node.Durability == config.Normal {
 		n.log.Warn("durability is normal: a power loss may cost about the last second of what was acknowledged")
 	}
-	if os.Geteuid() == 0 && slices.ContainsFunc(n.c.Handlers, func(h config.Handler) bool { return h.Kind == config.KindCommand }) {
+	if os.Geteuid() == 0 && slices.ContainsFunc(c.Handlers, func(h config.Handler) bool { return h.Kind == config.KindCommand }) {
 		n.log.Warn("the node runs as root, and so do the commands of its handlers, as it was told: a user of its own is safer (fencepost install-service)")
 	}
 	if n.o.Share {

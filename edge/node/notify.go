@@ -31,6 +31,9 @@ func (n *Node) attend(ctx, over context.Context) {
 				tell.Alive(n.statusLine())
 			}
 		case <-over.Done():
+			if asked != nil && ctx.Err() != nil { // an idle node ends so soon that both are ready
+				tell.Stopping(n.conf().Node.ShutdownGrace + stopMargin)
+			}
 			return
 		}
 	}

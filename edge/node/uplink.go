@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -13,11 +14,10 @@ import (
 // uplinks makes the uplinks of a configuration. Their probes keep to the same
 // addresses as webhooks.
 func uplinks(c *config.Config) ([]edge.Uplink, error) {
-	policy := handlers.AddressPolicy{Private: c.Node.AllowPrivate, Allow: c.Node.AllowAddresses}
 	var out []edge.Uplink
 	var faults []error
 	for _, u := range c.Uplinks {
-		probe, err := uplink.New(uplink.Config{To: u.Probe, Control: policy.Control})
+		probe, err := newProbe(c, &u)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s:%d: uplink %q: %w", c.File, u.Line, u.Name, err))
 			continue
@@ -25,4 +25,9 @@ func uplinks(c *config.Config) ([]edge.Uplink, error) {
 		out = append(out, edge.Uplink{Name: u.Name, Probe: probe, Interval: u.Interval, Timeout: u.Timeout})
 	}
 	return out, errors.Join(faults...)
+}
+
+func newProbe(c *config.Config, u *config.Uplink) (func(context.Context) error, error) {
+	policy := handlers.AddressPolicy{Private: c.Node.AllowPrivate, Allow: c.Node.AllowAddresses}
+	return uplink.New(uplink.Config{To: u.Probe, Control: policy.Control})
 }

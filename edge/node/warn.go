@@ -35,6 +35,7 @@ func (w *warner) all() []Warning {
 	for i := range w.c.Handlers {
 		w.handler(i)
 	}
+	w.uplinks()
 	w.routes()
 	sort.SliceStable(w.found, func(i, j int) bool {
 		a, b := w.found[i], w.found[j]

@@ -85,6 +85,19 @@ func (w *warner) oneRoute(r *config.Route, at string) {
 	}
 }
 
+// uplinks warns of uplinks that hold nothing up.
+func (w *warner) uplinks() {
+	used := map[string]bool{}
+	for i := range w.c.Handlers {
+		used[w.c.Handlers[i].Uplink] = true
+	}
+	for i, u := range w.c.Uplinks {
+		if !used[u.Name] {
+			w.add("uplink_unused", fmt.Sprintf("uplink[%d].name", i+1), "no handler needs this uplink: whether it is up or down changes nothing", "uplink = \""+u.Name+"\" in the handlers that go over it")
+		}
+	}
+}
+
 func (w *warner) handlerOf(name string) *config.Handler {
 	for i := range w.c.Handlers {
 		if w.c.Handlers[i].Name == name {
