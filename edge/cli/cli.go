@@ -41,6 +41,7 @@ type app struct {
 	config  string // --config
 	json    bool   // --json
 	offline bool   // --offline
+	reads   bool   // the command only reads: it has --offline
 	ran     bool   // the arguments were understood and a command began
 }
 
@@ -83,6 +84,7 @@ func (a *app) root() *cobra.Command {
 		a.completion(), a.man(),
 		a.schema(), a.bench(), a.version(), a.installService(),
 	)
+	describe(root)
 	a.noteRuns(root)
 	return root
 }
@@ -93,6 +95,7 @@ func (a *app) noteRuns(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			a.ran = true
+			a.reads = c.Flags().Lookup("offline") != nil
 			return run(c, args)
 		}
 	}
@@ -176,11 +179,32 @@ func (a *app) printError(err error, code int) {
 		}
 	}
 	switch api.ClassOf(err).Code {
+	case api.CodeNotFound:
+		if hint := whichThereAre(err.Error()); hint != "" {
+			fmt.Fprintln(a.Err, "fencepost: to see which there are: "+hint)
+		}
+	case api.CodeNoNode:
+		if a.reads && !a.offline {
+			fmt.Fprintln(a.Err, "fencepost: to look at the database of a node that is down, add --offline")
+		}
 	case api.CodeUnavailable:
 		fmt.Fprintln(a.Err, "fencepost: what was acknowledged is stored; the log of the node says why nothing more is: mend that (a full disk, a file that is locked), the node goes on by itself")
 	case api.CodeStorageFault:
 		fmt.Fprintln(a.Err, "fencepost: look at the disk and at the log of the node. If a file is malformed, keep a copy of it and its -wal and restore a backup; else start the node again and run fencepost check")
 	}
+}
+
+// whichThereAre is the command that lists what was not found.
+func whichThereAre(text string) string {
+	for _, x := range [...]struct{ thing, command string }{
+		{"delivery", "fencepost deliveries"}, {"event", "fencepost events"}, {"handler", "fencepost handler list"}, {"target", "fencepost target list"},
+		{"dlv-", "fencepost deliveries"}, {"evt-", "fencepost events"},
+	} {
+		if strings.Contains(text, x.thing) && !strings.Contains(text, "database") {
+			return x.command
+		}
+	}
+	return ""
 }
 
 // load reads the configuration.

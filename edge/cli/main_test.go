@@ -78,6 +78,14 @@ func (s *site) runWith(t *testing.T, in io.Reader, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
+// runRaw runs a command with these arguments alone.
+func (s *site) runRaw(t *testing.T, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := cli.Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	return result{code, out.String(), errs.String()}
+}
+
 // ok runs a command that must succeed and returns its output.
 func (s *site) ok(t *testing.T, args ...string) string {
 	t.Helper()

@@ -15,14 +15,19 @@ import (
 
 func (a *app) man() *cobra.Command {
 	var dir string
+	var markdown bool
 	c := &cobra.Command{
-		Use:   "man --dir DIR",
+		Use:   "man --dir DIR | man --markdown",
 		Short: "Write the manual pages, one for each command",
 		Long: "Write the manual pages into a directory, one for each command, such as fencepost-send.1. They\n" +
-			"say what --help says.",
+			"say what --help says. --markdown prints the same as one page instead.",
 		Example: "  fencepost man --dir /usr/local/share/man/man1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if markdown {
+				reference(a.Out, cmd.Root())
+				return nil
+			}
 			if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 				return usage("--dir %q is not a directory: make it first", dir)
 			}
@@ -43,8 +48,8 @@ func (a *app) man() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", "", "directory for the pages (required)")
-	_ = c.MarkFlagRequired("dir") // the flag exists
+	c.Flags().StringVar(&dir, "dir", "", "directory for the pages")
+	c.Flags().BoolVar(&markdown, "markdown", false, "print one page of Markdown")
 	return c
 }
 

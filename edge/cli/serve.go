@@ -76,7 +76,7 @@ func (a *app) runNode(ctx context.Context, o node.Options) error {
 func newLogger(w io.Writer, n config.Node, level slog.Leveler) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if n.LogFormat == config.LogJSON {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(slog.NewJSONHandler(jsonEscaper{w}, o))
 	}
 	if f, ok := w.(*os.File); ok && service.ToJournal(f) {
 		return slog.New(service.NewJournalHandler(w, o))

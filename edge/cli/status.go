@@ -89,12 +89,16 @@ func (a *app) showNode(s nodeStatus, counters bool) error {
 	if s.OldestS > 0 {
 		f.line("oldest waiting", ago(time.Duration(s.OldestS)*time.Second))
 	}
-	f.line("done lately", fmt.Sprintf("%.3g a second, over %s", s.Rate, ago(time.Duration(s.Backlog.Now-s.Backlog.Since)*time.Millisecond)))
-	switch {
-	case s.DrainS > 0:
-		f.line("drained in", "about "+ago(time.Duration(s.DrainS)*time.Second)+" at that rate")
-	case state(edge.Pending) > 0:
-		f.line("drained in", "not known: nothing was done lately")
+	if s.Version == "" { // from the file: nothing is being done
+		s.DrainS, s.Rate = 0, 0
+	} else {
+		f.line("done lately", fmt.Sprintf("%.3g a second, over %s", s.Rate, ago(time.Duration(s.Backlog.Now-s.Backlog.Since)*time.Millisecond)))
+		switch {
+		case s.DrainS > 0:
+			f.line("drained in", "about "+ago(time.Duration(s.DrainS)*time.Second)+" at that rate")
+		case state(edge.Pending) > 0:
+			f.line("drained in", "not known: nothing was done lately")
+		}
 	}
 	f.line("failed", fmt.Sprintf("%d (fencepost deliveries --state failed --newest)", state(edge.Failed)))
 	if f.err != nil {
@@ -158,6 +162,11 @@ func (a *app) showStatus(s api.Status) error {
 	f.line("started", when(s.StartedAt))
 	f.line("clock", clock)
 	f.line("database", fmt.Sprintf("%s, durability %s", s.Database, s.Durability))
+	f.line("storage", storageText(s.Storage))
+	f.line("disk", diskText(s.Storage))
+	for _, u := range s.Uplinks {
+		f.line("uplink "+safe(u.Name), uplinkText(u))
+	}
 	f.line("listens on", s.Listen)
 	for _, u := range s.Uplinks {
 		state := "up, as far as is known"
@@ -168,4 +177,61 @@ func (a *app) showStatus(s api.Status) error {
 	}
 	f.line("under way", fmt.Sprintf("%d (%d wait for the store, %d ignore their end)", s.Live, s.Held, s.Stubborn))
 	return f.err
+}
+
+// storageText says what the store can take, and what it holds.
+func storageText(s api.Storage) string {
+	if s.State == "" {
+		return "" // read from the file
+	}
+	text := string(s.State)
+	if s.Reason != "" {
+		text += ": " + s.Reason
+	}
+	text += fmt.Sprintf("; the file has %s, its log %s; waiting work %s", size(s.FileBytes), size(s.LogBytes), size(s.OpenBytes))
+	if s.MaxOpenBytes > 0 {
+		text += " of at most " + size(s.MaxOpenBytes)
+	}
+	return text
+}
+
+func diskText(s api.Storage) string {
+	if s.State == "" || s.FreeBytes < 0 {
+		return ""
+	}
+	text := size(s.FreeBytes) + " free"
+	switch {
+	case s.DaysLeft >= 0 && s.DaysLeft < 1:
+		text += fmt.Sprintf(", enough for %.0f hours at the pace of the last hours", s.DaysLeft*24)
+	case s.DaysLeft >= 0:
+		text += fmt.Sprintf(", enough for %.0f days at the pace of the last hours", s.DaysLeft)
+	}
+	if s.LowWaterBytes > 0 {
+		text += "; below " + size(s.LowWaterBytes) + " nothing is taken"
+	}
+	return text
+}
+
+func uplinkText(u api.Uplink) string {
+	if u.DownSince == 0 {
+		return "up"
+	}
+	text := "down since " + when(u.DownSince) + ": nothing over it is tried, and nothing is charged"
+	if u.Detail != "" {
+		text += " (" + u.Detail + ")"
+	}
+	return text
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n)/1024, 0
+	for v >= 1024 && i < len(units)-1 {
+		v, i = v/1024, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, units[i])
 }
