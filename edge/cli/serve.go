@@ -59,7 +59,7 @@ func (a *app) runNode(ctx context.Context, o node.Options) error {
 	if err != nil {
 		log.Warn("the service manager is not told of anything", "err", err)
 	}
-	defer tell.Close()
+	defer func() { _ = tell.Close() }()
 	warnOfOpenConfig(log, c.File)
 	tell.Status("opening the database")
 	o.Logger, o.LogLevel, o.Notify = log, level, tell

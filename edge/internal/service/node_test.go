@@ -24,6 +24,7 @@ type site struct {
 	env    []string             // of the node; the default is a short one
 	as     *syscall.SysProcAttr // nil: as the test
 	extra  []*os.File           // further descriptors of the node
+	wrap   []string             // what runs the node, in front of its command
 	umask  string               // of the node
 	log    *buffer              // what the node wrote to standard error
 	cmd    *exec.Cmd
@@ -105,7 +106,8 @@ func (s *site) start() {
 
 func (s *site) spawn() {
 	s.t.Helper()
-	s.cmd = exec.Command("/bin/sh", "-c", `umask "$0"; exec "$@"`, s.umask, binary, "serve", "--config", s.config)
+	args := append([]string{"-c", `umask "$0"; exec "$@"`, s.umask}, append(s.wrap, binary, "serve", "--config", s.config)...)
+	s.cmd = exec.Command("/bin/sh", args...)
 	s.cmd.Env, s.cmd.Dir, s.cmd.SysProcAttr, s.cmd.ExtraFiles = s.env, "/", s.as, s.extra
 	s.cmd.Stderr = s.log
 	require.NoError(s.t, s.cmd.Start())
