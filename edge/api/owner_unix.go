@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -62,7 +63,8 @@ func nobodyListens(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
 }
 
-// writePrivate writes a file that only its owner can read, whole or not at all.
+// writePrivate writes a file that only its owner can read, whole or not at all. It
+// is never anywhere but in its own directory.
 func writePrivate(path, content string) error {
-	return renameio.WriteFile(path, []byte(content), 0o600, renameio.WithStaticPermissions(0o600))
+	return renameio.WriteFile(path, []byte(content), 0o600, renameio.WithStaticPermissions(0o600), renameio.WithTempDir(filepath.Dir(path)))
 }
