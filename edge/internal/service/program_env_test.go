@@ -36,6 +36,7 @@ func TestT11_R81_WhatAProgramGets(t *testing.T) {
 	node := strings.TrimSuffix(strings.TrimPrefix(id("FENCEPOST_DELIVERY"), "dlv-"), "-1")
 	require.Len(t, node, 8)
 	require.Len(t, id("FENCEPOST_OWNER"), 16)
+	require.Regexp(t, `^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$`, id("TRACEPARENT"))
 	model := []string{
 		"API_TOKEN=value-for-the-program",
 		"FENCEPOST_ATTEMPT=1",
@@ -56,6 +57,7 @@ func TestT11_R81_WhatAProgramGets(t *testing.T) {
 		"LANG=C.UTF-8",
 		"PATH=/usr/local/bin:/usr/bin:/bin",
 		"PLAIN=text",
+		"TRACEPARENT=" + id("TRACEPARENT"),
 	}
 	slices.Sort(model)
 	require.Equal(t, strings.Join(model, "\n")+"\nfd 0\nfd 1\nfd 2\n", string(got))
