@@ -1,5 +1,3 @@
-//go:build unix
-
 package node_test
 
 import (
@@ -9,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,138 +34,6 @@ func (r *running) sendText(t *testing.T, id, s string) (event string, deliveries
 		deliveries[handler] = d.ID
 	}
 	return rc.ID, deliveries
-}
-
-// commandTexts are a hundred texts that a shell, a program's options or an
-// operating system would take for more than one argument.
-func commandTexts() []string {
-	var out []string
-	for _, atom := range []string{
-		"$(touch /tmp/x)", "`id`", "; rm -rf x", "\n", "\r\n", "\x00", "-o", "--output=x", "--", "&& true", "| cat", "> /dev/null", "' '", `" "`, `\`,
-		"$HOME ${HOME}", "%s%n", "*", "~root", "!!", "\t", " ", "{a,b}", "\u00fc\u2028\U0001F600", "env:HOME",
-	} {
-		out = append(out, atom, "a"+atom+"b", atom+" "+atom, "-"+atom)
-	}
-	return out
-}
-
-// T10: whatever an event says, a command's arguments and variables are those of
-// the configuration, byte for byte.
-func TestArgumentsOfACommand_T10(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	r := start(t, s.config(t, "s", fmt.Sprintf(`
-[[handler]]
-name = "named"
-kind = "command"
-effect = "idempotent"
-ordering = "none"
-concurrency = 2
-argv = [%[1]q, "fixed $HOME", "--name=${data.s}", "<${data.s}>", "${json(data)}"]
-env = { %[3]s = %[2]q, A_TEXT = "${data.s}", FIXED = "$HOME" }
-stdin = "in: ${data.s}"
-[[handler]]
-name = "bare"
-kind = "command"
-effect = "idempotent"
-ordering = "none"
-concurrency = 2
-argv = [%[1]q, "${data.s}"]
-env = { %[3]s = %[2]q }
-[[route]]
-name = "all"
-handler = "named"
-[[route]]
-name = "some"
-handler = "bare"
-when = '''data.s startsWith "-" or data.s contains "o"'''
-`, exe, s.dir, dumpVariable)), node.Options{})
-
-	texts := commandTexts()
-	require.Len(t, texts, 100)
-	started, refused := 0, 0
-	for i, text := range texts {
-		id := "e-" + strconv.Itoa(i)
-		event, deliveries := r.sendText(t, id, text)
-		asJSON, err := json.Marshal(text)
-		require.NoError(t, err)
-		for handler, d := range deliveries {
-			if strings.Contains(text, "\x00") || handler == "bare" && strings.HasPrefix(text, "-") {
-				require.Equal(t, "template_error", r.await(t, d, edge.Blocked).Code, "%q", text)
-				require.NoFileExists(t, s.path(d))
-				refused++
-				continue
-			}
-			r.await(t, d, edge.Succeeded)
-			want := seen{
-				Args: []string{exe, "fixed $HOME", "--name=" + text, "<" + text + ">", ""},
-				Env:  childEnv(r, handler, d, event, id, dumpVariable+"="+s.dir, "A_TEXT="+text, "FIXED=$HOME"), In: "in: " + text,
-			}
-			if handler == "bare" {
-				data, err := json.Marshal(map[string]string{"s": text})
-				require.NoError(t, err)
-				want = seen{Args: []string{exe, text}, Env: childEnv(r, handler, d, event, id, dumpVariable+"="+s.dir), In: string(data)}
-			}
-			got := readSeen(t, s.path(d))
-			if handler == "named" { // written in our own form of JSON, so compared as a value
-				var back map[string]string
-				require.NoError(t, json.Unmarshal([]byte(got.Args[4]), &back), "%s", asJSON)
-				require.Equal(t, map[string]string{"s": text}, back)
-				got.Args[4] = ""
-			}
-			require.Equal(t, want, got, "%q", text)
-			started++
-		}
-	}
-	require.Greater(t, started, 100)
-	require.Greater(t, refused, 25)
-	r.sound(t)
-	r.end(t)
-}
-
-// childEnv is the whole environment of a program, but for the number of its fence.
-func childEnv(r *running, handler, delivery, event, id string, more ...string) []string {
-	home, lang := os.Getenv("HOME"), os.Getenv("LANG")
-	if home == "" {
-		home = "/"
-	}
-	if lang == "" {
-		lang = "C.UTF-8"
-	}
-	route := map[string]string{"named": "all", "bare": "some"}[handler]
-	env := append([]string{
-		"TRACEPARENT=", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + home, "LANG=" + lang,
-		"FENCEPOST_ATTEMPT=1", "FENCEPOST_CONTENT_TYPE=application/json", "FENCEPOST_DELIVERY=" + delivery, "FENCEPOST_EVENT=" + event,
-		"FENCEPOST_EVENT_ID=" + id, "FENCEPOST_EVENT_SOURCE=/test", "FENCEPOST_EVENT_SUBJECT=", "FENCEPOST_EVENT_TIME=", "FENCEPOST_EVENT_TYPE=text",
-		"FENCEPOST_FENCE=", "FENCEPOST_KEY=" + delivery, "FENCEPOST_OWNER=" + r.Store().Owner(), "FENCEPOST_ROUTE=" + route, "FENCEPOST_TARGET=" + handler + ":",
-	}, more...)
-	slices.Sort(env)
-	return env
-}
-
-func readSeen(t *testing.T, file string) seen {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var got seen
-	require.NoError(t, json.Unmarshal(b, &got))
-	fences := 0
-	for i, v := range got.Env {
-		if strings.HasPrefix(v, "TRACEPARENT=00-") {
-			got.Env[i] = "TRACEPARENT="
-		}
-		if n, ok := strings.CutPrefix(v, "FENCEPOST_FENCE="); ok {
-			_, err := strconv.Atoi(n)
-			require.NoError(t, err)
-			got.Env[i] = "FENCEPOST_FENCE="
-			fences++
-		}
-	}
-	require.Equal(t, 1, fences)
-	slices.Sort(got.Env)
-	return got
 }
 
 // wireTexts are forty texts that a careless sender would write as more than the

@@ -25,10 +25,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(dumpVariable); dir != "" {
-		dump(dir) // this program as the program of a command
-		return
-	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
