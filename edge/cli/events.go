@@ -125,7 +125,7 @@ func (a *app) oneEvent() *cobra.Command {
 
 func (a *app) writeData(x api.EventDetail) error {
 	if x.Event.Pruned {
-		return fmt.Errorf("the data of %s is no longer kept (node.keep_days)", x.Event.ID)
+		return fmt.Errorf("the data of %s is no longer kept ([retention] says how long)", x.Event.ID)
 	}
 	if isTerminal(a.Out) {
 		_, err := plainWriter{a.Out}.Write(append(x.Data, '\n'))
