@@ -57,6 +57,7 @@ func (x *explainer) held() {
 
 func (x *explainer) pending() {
 	d, reasons := x.f.Delivery, x.b.Len()
+	x.hold()
 	x.gate()
 	x.endpoint()
 	x.line()
@@ -78,6 +79,20 @@ func (x *explainer) pending() {
 		return
 	}
 	x.say("To call it off: fencepost cancel %d", d.ID)
+}
+
+// hold tells that the whole node stands still.
+func (x *explainer) hold() {
+	l := x.f.OnHold
+	if l == nil {
+		return
+	}
+	x.say("The node is on hold since %s, so nothing is taken: %s.", x.at(l.FoundMS), l.Detail)
+	if l.Lost && l.AcceptedMS == 0 {
+		x.say("To go on without what was lost: fencepost accept-loss --reason TEXT, then fencepost resume --reason TEXT")
+		return
+	}
+	x.say("To go on: fencepost resume --reason TEXT")
 }
 
 // gate tells what the handler's gate has to do with it.

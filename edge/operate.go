@@ -103,7 +103,7 @@ func (e *Engine) acted(what string, err error, attrs ...any) {
 }
 
 func (e *Engine) publicID(id DeliveryID) string {
-	return FormatID(KindDelivery, e.store.Node(), int64(id))
+	return e.store.Names().Format(KindDelivery, int64(id))
 }
 
 // Bounds of one pass of Reroute.

@@ -30,7 +30,8 @@ type Store interface {
 
 // Identity says who this opening of the store is.
 type Identity interface {
-	Node() string  // random id of the file, made when it was created
+	Node() string  // random id of the file, made when it was created or copied to another machine
+	Names() Names  // that id, and those that it had before
 	Owner() string // random id of this opening
 	Clock() *Clock
 	// Failed is closed when the store has failed for good ([ErrStorage]).
@@ -362,6 +363,7 @@ type Facts struct {
 	Newer    DeliveryID  // the generation that a redrive made of it, 0 when none
 	Held     int         // deliveries of the handler that live owners hold
 	Doubted  bool        // the clock is doubted
+	OnHold   *Loss       // nothing is dispatched because of it; nil when all is well
 	Decision *Decision   // how a person decided it after it was blocked, nil when none did
 	Fault    string      // why the route fails on the event, of a delivery with route_error; "" when not known. No store knows it, see Engine.RouteFault
 	Uplink   UplinkState // of the handler; Name "" = it has none. No store knows it, see Engine.UplinkOf

@@ -46,7 +46,7 @@ func (l *local) bulk(r *http.Request) (any, error) {
 	}
 	b := edge.Bulk{Verb: req.Verb, Again: req.Again, NewKey: req.NewKey, Items: make([]edge.BulkItem, len(req.Items))}
 	for i, item := range req.Items {
-		id, err := edge.ParseID(edge.KindDelivery, l.node.Node(), item.ID)
+		id, err := l.node.Names().Parse(edge.KindDelivery, item.ID)
 		if err != nil {
 			return nil, err
 		}

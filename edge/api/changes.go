@@ -92,8 +92,8 @@ var errBeat = errors.New("nothing happened for a while")
 func (l *local) changeFilter(r *http.Request) (func(edge.Change) bool, error) {
 	q := readQuery(r, "handler", "target", "state", "code", "event", "delivery")
 	handler, code, target, state := q.text("handler"), q.text("code"), q.target("target"), q.state("state")
-	event := edge.EventID(q.id("event", edge.KindEvent, l.node.Node()))
-	delivery := edge.DeliveryID(q.id("delivery", edge.KindDelivery, l.node.Node()))
+	event := edge.EventID(q.id("event", edge.KindEvent, l.node.Names()))
+	delivery := edge.DeliveryID(q.id("delivery", edge.KindDelivery, l.node.Names()))
 	return func(c edge.Change) bool {
 		return (handler == "" || c.Target.Handler == handler) && (target == nil || c.Target == *target) &&
 			(state == "" || c.State == state) && (code == "" || c.Code == code) &&
@@ -103,7 +103,7 @@ func (l *local) changeFilter(r *http.Request) (func(edge.Change) bool, error) {
 
 func (f form) change(c edge.Change) Change {
 	return Change{
-		Seq: c.Seq, At: Stamp(c.AtMS), Delivery: f.deliveryID(c.Delivery), Event: edge.FormatID(edge.KindEvent, f.node, int64(c.Event)),
+		Seq: c.Seq, At: Stamp(c.AtMS), Delivery: f.deliveryID(c.Delivery), Event: f.names.Format(edge.KindEvent, int64(c.Event)),
 		Target: c.Target.String(), State: c.State, Code: c.Code, Fence: int64(c.Execution), Outcome: c.Outcome,
 		Attempts: c.Attempts, DueAt: Stamp(c.DueMS),
 	}

@@ -42,7 +42,7 @@ type BatchItem struct {
 
 // intake answers POST /v1/events.
 type intake struct {
-	node    func() string // id of the node, for public ids
+	names   func() edge.Names // id of the node, for public ids
 	take    Intake
 	maxBody int
 	keep    func() time.Duration // how long keys are remembered; nil = not published
@@ -117,16 +117,16 @@ func statusOf(a edge.Accepted) int {
 }
 
 func (h *intake) receipt(a edge.Accepted) *Receipt {
-	node := h.node()
+	names := h.names()
 	rc := &Receipt{
-		ID:         edge.FormatID(edge.KindEvent, node, int64(a.Event)),
+		ID:         names.Format(edge.KindEvent, int64(a.Event)),
 		Existing:   a.Existing,
 		Deliveries: make([]DeliveryRef, len(a.Deliveries)),
 		Targets:    len(a.Deliveries),
 	}
 	for i, d := range a.Deliveries {
 		rc.Deliveries[i] = DeliveryRef{
-			ID:     edge.FormatID(edge.KindDelivery, node, int64(d.ID)),
+			ID:     names.Format(edge.KindDelivery, int64(d.ID)),
 			Target: d.Target.String(),
 			State:  d.State,
 		}

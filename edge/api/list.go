@@ -51,7 +51,7 @@ var deliveryParameters = []string{
 }
 
 func (l *local) deliveryFilter(r *http.Request) (edge.DeliveryFilter, error) {
-	node := l.node.Node()
+	node := l.node.Names()
 	q := readQuery(r, deliveryParameters...)
 	f := edge.DeliveryFilter{
 		State:   q.state("state"),
@@ -88,7 +88,7 @@ func (l *local) events(r *http.Request) (any, error) {
 	f := edge.EventFilter{
 		Type: q.text("type"), Source: q.text("source"), Subject: q.text("subject"), ID: q.text("id"),
 		SinceMS: q.time("since"), UntilMS: q.time("until"),
-		Before: edge.EventID(q.id("before", edge.KindEvent, l.node.Node())),
+		Before: edge.EventID(q.id("before", edge.KindEvent, l.node.Names())),
 		Limit:  q.limit("limit"),
 	}
 	if q.err != nil {
@@ -101,7 +101,7 @@ func (l *local) events(r *http.Request) (any, error) {
 	form := l.form()
 	page := EventPage{Events: each(found.Events, form.eventInfo), Partial: found.Partial}
 	if found.Next != 0 {
-		page.Next = edge.FormatID(edge.KindEvent, form.node, int64(found.Next))
+		page.Next = form.names.Format(edge.KindEvent, int64(found.Next))
 	}
 	return page, nil
 }
@@ -113,7 +113,7 @@ func (f form) eventInfo(x edge.EventInfo) Event {
 }
 
 func (l *local) event(r *http.Request) (any, error) {
-	n, err := edge.ParseID(edge.KindEvent, l.node.Node(), r.PathValue("id"))
+	n, err := l.node.Names().Parse(edge.KindEvent, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ type local struct {
 func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 	f := &faults{logger: orDiscard(o.Logger)}
 	l := &local{node: node, faults: f}
-	in := &intake{node: node.Node, take: node, maxBody: o.MaxBody, fail: f.answer}
+	in := &intake{names: node.Names, take: node, maxBody: o.MaxBody, fail: f.answer}
 	h := newHealth(node.Probe, node.Ready, 0)
 	t := &router{scope: ScopeOperator}
 	t.handle(http.MethodPost, "/v1/events", in.post)
@@ -141,10 +141,10 @@ func (l *local) answer(call func(*http.Request) (any, error)) http.HandlerFunc {
 	}
 }
 
-func (l *local) form() form { return form{l.node.Node()} }
+func (l *local) form() form { return form{l.node.Names()} }
 
 func (l *local) pathID(r *http.Request) (edge.DeliveryID, error) {
-	n, err := edge.ParseID(edge.KindDelivery, l.node.Node(), r.PathValue("id"))
+	n, err := l.node.Names().Parse(edge.KindDelivery, r.PathValue("id"))
 	return edge.DeliveryID(n), err
 }
 

@@ -74,7 +74,7 @@ func TestLocal_ListsDeliveries(t *testing.T) {
 		require.NoError(t, err)
 		out := []string{}
 		for _, d := range page.Deliveries {
-			out = append(out, strings.TrimPrefix(d.ID, "dlv-"+n.Node()+"-"))
+			out = append(out, strings.TrimPrefix(d.ID, "dlv-"+n.Names().Node()+"-"))
 		}
 		return out
 	}
@@ -88,7 +88,7 @@ func TestLocal_ListsDeliveries(t *testing.T) {
 
 	page, err = c.Deliveries(t.Context(), api.ListDeliveries{Limit: 2})
 	require.NoError(t, err)
-	require.Equal(t, "dlv-"+n.Node()+"-4", page.Next)
+	require.Equal(t, "dlv-"+n.Names().Node()+"-4", page.Next)
 	require.Equal(t, []string{"3", "2"}, ids(api.ListDeliveries{Limit: 2, Before: page.Next}))
 	require.Equal(t, []string{"3", "2", "1"}, ids(api.ListDeliveries{Before: "4"}))
 }
@@ -192,7 +192,7 @@ func TestLocal_ABlockedDeliveryIsShownExplainedAndResolved(t *testing.T) {
 	c := dial(t, serveLocal(t, n))
 	id := blockOne(t, n, "1")
 	behind := n.enqueue(t, "2", "bob").Deliveries[0].ID
-	public := edge.FormatID(edge.KindDelivery, n.Node(), int64(id))
+	public := edge.FormatID(edge.KindDelivery, n.Names().Node(), int64(id))
 
 	detail, err := c.Delivery(t.Context(), public)
 	require.NoError(t, err)
@@ -307,7 +307,7 @@ func TestLocal_GatesCountersCheckAndClock(t *testing.T) {
 	st, err = c.ConfirmClock(t.Context())
 	require.NoError(t, err)
 	require.False(t, st.Doubted)
-	require.Equal(t, n.Node(), st.Node)
+	require.Equal(t, n.Names().Node(), st.Node)
 
 	require.NoError(t, c.Ready(t.Context()))
 	n.ready = errors.New("not yet")

@@ -75,12 +75,12 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-func (n *node) Node() string                    { return n.model.Node() }
+func (n *node) Names() edge.Names               { return n.model.Names() }
 func (n *node) Clock() *edge.Clock              { return n.model.Clock() }
 func (n *node) Ready() error                    { return n.ready }
 func (n *node) Probe(ctx context.Context) error { return n.probe(ctx) }
 func (n *node) Status() api.Status {
-	return api.Status{Node: n.Node(), Now: api.Stamp(n.Clock().NowMS()), Doubted: n.Clock().Doubted()}
+	return api.Status{Node: n.Names().Node(), Now: api.Stamp(n.Clock().NowMS()), Doubted: n.Clock().Doubted()}
 }
 
 func (n *node) ConfirmClock(context.Context) error {

@@ -63,12 +63,12 @@ func (q *query) target(name string) *edge.Target {
 	return &t
 }
 
-func (q *query) id(name, kind, node string) int64 {
+func (q *query) id(name, kind string, names edge.Names) int64 {
 	s := q.text(name)
 	if s == "" {
 		return 0
 	}
-	n, err := edge.ParseID(kind, node, s)
+	n, err := names.Parse(kind, s)
 	if err != nil && q.err == nil {
 		q.err = err
 	}

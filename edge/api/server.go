@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"fencepost/edge"
 )
 
 // Door is what the network listener needs of a node.
 type Door interface {
 	Intake
-	Node() string                    // id of the node, for public ids
+	Names() edge.Names               // ids of the node, for public ids
 	Ready() error                    // nil while the node takes and dispatches events
 	Probe(ctx context.Context) error // touches the database
 }
@@ -51,7 +53,7 @@ type Options struct {
 // looks at the request, its host name excepted.
 func NewHandler(door Door, o Options) http.Handler {
 	f := &faults{logger: orDiscard(o.Logger)}
-	in := &intake{node: door.Node, take: door, maxBody: o.MaxBody, keep: o.Keep, fail: f.answer}
+	in := &intake{names: door.Names, take: door, maxBody: o.MaxBody, keep: o.Keep, fail: f.answer}
 	h := newHealth(door.Probe, door.Ready, o.ProbeTimeout)
 	handlers := map[string]http.HandlerFunc{
 		"/v1/events": in.post,

@@ -102,8 +102,8 @@ func TestIntake_AnswersAfterTheCommit(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, a.status, string(a.body))
 	rc := receipt(t, a)
 	require.Equal(t, api.Receipt{
-		ID: "evt-" + n.Node() + "-1", Targets: 1,
-		Deliveries: []api.DeliveryRef{{ID: "dlv-" + n.Node() + "-1", Target: "greet:bob", State: edge.Pending}},
+		ID: "evt-" + n.Names().Node() + "-1", Targets: 1,
+		Deliveries: []api.DeliveryRef{{ID: "dlv-" + n.Names().Node() + "-1", Target: "greet:bob", State: edge.Pending}},
 	}, rc)
 	require.Len(t, n.events(t), 1)
 
@@ -151,7 +151,7 @@ func TestR39_D5_ManySubmittersOfOneKeyMakeOneEvent(t *testing.T) {
 		fresh := 0
 		for _, a := range answers {
 			rc := receipt(t, a)
-			require.Equal(t, fmt.Sprintf("evt-%s-%d", n.Node(), k+1), rc.ID)
+			require.Equal(t, fmt.Sprintf("evt-%s-%d", n.Names().Node(), k+1), rc.ID)
 			require.Len(t, rc.Deliveries, 1)
 			require.Equal(t, http.StatusAccepted, a.status)
 			require.False(t, rc.Existing)

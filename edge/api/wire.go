@@ -189,18 +189,18 @@ type Status struct {
 }
 
 // form turns the domain's values into their JSON form for one node.
-type form struct{ node string }
+type form struct{ names edge.Names }
 
 func (f form) deliveryID(id edge.DeliveryID) string {
 	if id == 0 {
 		return ""
 	}
-	return edge.FormatID(edge.KindDelivery, f.node, int64(id))
+	return f.names.Format(edge.KindDelivery, int64(id))
 }
 
 func (f form) delivery(d edge.Delivery) Delivery {
 	return Delivery{
-		ID: f.deliveryID(d.ID), Event: edge.FormatID(edge.KindEvent, f.node, int64(d.Event)),
+		ID: f.deliveryID(d.ID), Event: f.names.Format(edge.KindEvent, int64(d.Event)),
 		Target: d.Target.String(), State: d.State, Code: d.Code, Route: d.Route,
 		Generation: d.Generation, RedriveOf: f.deliveryID(d.RedriveOf), Again: d.Again,
 		Key: f.deliveryID(d.KeyOf), Ordered: d.Ordered, Line: f.deliveryID(d.Line),
@@ -230,7 +230,7 @@ func (f form) event(e edge.Event) *Event {
 		attributes[name] = value
 	}
 	return &Event{
-		ID: edge.FormatID(edge.KindEvent, f.node, int64(e.N)), Attributes: attributes,
+		ID: f.names.Format(edge.KindEvent, int64(e.N)), Attributes: attributes,
 		AcceptedAt: Stamp(e.AcceptedMS), DataBytes: len(e.Data), Depth: e.Depth,
 	}
 }

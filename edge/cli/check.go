@@ -66,7 +66,7 @@ func checkFile(ctx context.Context, path string, full bool) ([]api.Violation, er
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: there is no database at %s: a node makes it at its first start", edge.ErrNotFound, path)
 	}
-	store, err := sqlite.Open(path, sqlite.Options{})
+	store, err := sqlite.Open(path, sqlite.Options{OnLoss: sqlite.LossLook})
 	if err != nil {
 		return nil, err
 	}

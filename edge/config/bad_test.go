@@ -97,6 +97,7 @@ var badFiles = map[string]bad{
 	"a header as a number": {w + "[handler.headers]\nX-A = 1\n", 6, "handler[1].headers.X-A", "is a whole number", "a string"},
 	// [node] and [http].
 	"no data":                {"[node]\ndata = \"\"\n", 2, "node.data", "is empty", "path"},
+	"an unknown on_loss":     {"[node]\non_loss = \"ignore\"\n", 2, "node.on_loss", "unknown value", `"hold", "refuse"`},
 	"an unknown durability":  {"[node]\ndurability = \"off\"\n", 2, "node.durability", "unknown value", `"full", "normal"`},
 	"no workers":             {"[node]\nworkers = 0\n", 2, "node.workers", "0 is out of range", "1 to 1024"},
 	"too many workers":       {"[node]\nworkers = 1025\n", 2, "node.workers", "1025 is out of range", "1 to 1024"},

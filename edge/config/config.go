@@ -51,6 +51,7 @@ type Config struct {
 type Node struct {
 	Data          string        // data: path of the database file
 	Durability    Durability    // durability
+	OnLoss        OnLoss        // on_loss: what a start does when commits have vanished
 	Workers       int           // workers: deliveries that run at once, over all handlers
 	Lease         time.Duration // lease_s
 	ShutdownGrace time.Duration // shutdown_grace_s: how long running work may end by itself
@@ -145,6 +146,15 @@ const (
 	Normal Durability = "normal" // a crash of the process; power loss may cost the last second
 )
 
+// OnLoss is what a start does when the database and its side file disagree.
+type OnLoss string
+
+// Values of on_loss.
+const (
+	LossHold   OnLoss = "hold"   // take events, deliver nothing until a person decides
+	LossRefuse OnLoss = "refuse" // do not start
+)
+
 // LogFormat is the form of the log.
 type LogFormat string
 
@@ -195,6 +205,7 @@ func Default() Config {
 		Node: Node{
 			Data:          data,
 			Durability:    Full,
+			OnLoss:        LossHold,
 			Workers:       64,
 			Lease:         edge.DefaultLease,
 			ShutdownGrace: 20 * time.Second,

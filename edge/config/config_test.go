@@ -30,6 +30,7 @@ func TestEverySettingIsRead(t *testing.T) {
 [node]
 data = "/var/lib/x.db"
 durability = "normal"
+on_loss = "refuse"
 workers = 3
 lease_s = 30
 shutdown_grace_s = 0
@@ -44,7 +45,7 @@ allowed_hosts = ["Pi.example", "192.0.2.1"]
 max_body_bytes = 2048
 `)
 	require.Equal(t, config.Node{
-		Data: "/var/lib/x.db", Durability: config.Normal, Workers: 3, Lease: 30 * time.Second, ShutdownGrace: 0,
+		Data: "/var/lib/x.db", Durability: config.Normal, OnLoss: config.LossRefuse, Workers: 3, Lease: 30 * time.Second, ShutdownGrace: 0,
 		LogLevel: slog.LevelWarn, LogFormat: config.LogJSON,
 		AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("127.0.0.2/32"), netip.MustParsePrefix("fe80::/10")},
 	}, c.Node)

@@ -43,6 +43,7 @@ var timed = map[string]struct {
 }{
 	"node.data":                {AtRestart, func(c *Config) any { return c.Node.Data }},
 	"node.durability":          {AtRestart, func(c *Config) any { return c.Node.Durability }},
+	"node.on_loss":             {AtRestart, func(c *Config) any { return c.Node.OnLoss }},
 	"node.workers":             {AtReload, func(c *Config) any { return c.Node.Workers }},
 	"node.lease_s":             {AtRestart, func(c *Config) any { return c.Node.Lease }},
 	"node.shutdown_grace_s":    {AtReload, func(c *Config) any { return c.Node.ShutdownGrace }},

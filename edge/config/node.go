@@ -19,6 +19,9 @@ func readNode(t *table) Node {
 	if s, ok := t.oneOf("durability", string(Full), string(Normal)); ok {
 		n.Durability = Durability(s)
 	}
+	if s, ok := t.oneOf("on_loss", string(LossHold), string(LossRefuse)); ok {
+		n.OnLoss = OnLoss(s)
+	}
 	if v, ok := t.number("workers", 1, 1024); ok {
 		n.Workers = v
 	}
@@ -94,7 +97,7 @@ const maxGroupBytes = 32
 func checkFiles(d *document, c *Config) {
 	const allowed = "another path"
 	data := filepath.Clean(c.Node.Data)
-	own := []string{data, data + "-wal", data + "-shm", data + "-journal", data + ".lock", data + "-reserve"}
+	own := []string{data, data + "-wal", data + "-shm", data + "-journal", data + ".lock", data + ".mark", data + "-reserve"}
 	token, socket := filepath.Clean(c.HTTP.TokenFile), filepath.Clean(c.HTTP.Socket)
 	if slices.Contains(own, token) {
 		d.add("http.token_file", "belongs to the database", allowed)

@@ -84,6 +84,9 @@ func newOpening(s *state, clock *edge.Clock) *Model {
 // Node is the random id of the state.
 func (m *Model) Node() string { return m.node }
 
+// Names are the one name of the model.
+func (m *Model) Names() edge.Names { return edge.OneName(m.node) }
+
 // Owner is the random id of this opening.
 func (m *Model) Owner() string { return m.owner }
 

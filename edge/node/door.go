@@ -22,7 +22,7 @@ var _ api.Node = door{}
 
 func (n *Node) door() door { return door{Engine: n.engine, Reader: n.store, n: n} }
 
-func (d door) Node() string       { return d.n.store.Node() }
+func (d door) Names() edge.Names  { return d.n.store.Names() }
 func (d door) Clock() *edge.Clock { return d.n.store.Clock() }
 
 func (d door) ConfirmClock(context.Context) error {

@@ -97,6 +97,7 @@ func (n *Node) assemble() error {
 	if n.store, err = sqlite.Open(n.c.Node.Data, sqlite.Options{
 		Clock:      n.o.Clock,
 		Durability: sqlite.Durability(n.c.Node.Durability),
+		OnLoss:     sqlite.OnLoss(n.c.Node.OnLoss),
 		Share:      n.o.Share,
 		Config:     digest(n.c),
 		Logger:     n.log,

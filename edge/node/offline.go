@@ -42,6 +42,9 @@ func (o *Offline) Close() error { return o.file.Close() }
 // Node is the id of the database.
 func (o *Offline) Node() string { return o.file.Node() }
 
+// Names are the ids of the database, present and former.
+func (o *Offline) Names() edge.Names { return o.file.Names() }
+
 // Clock is the clock of the host.
 func (o *Offline) Clock() *edge.Clock { return o.clock }
 

@@ -26,6 +26,9 @@ func (s *Store) Acquire(ctx context.Context, name edge.Target) (edge.Lease, erro
 }
 
 func (tx *tx) acquire(name edge.Target) (edge.Lease, error) {
+	if l := tx.w.store.Hold(); l != nil {
+		return edge.Lease{}, fmt.Errorf("%w: nothing is begun while the node is on hold: %s", edge.ErrConflict, l.Detail)
+	}
 	h, err := tx.ensureHandler(name.Handler)
 	if err != nil {
 		return edge.Lease{}, err

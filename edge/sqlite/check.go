@@ -108,6 +108,8 @@ var rules = [...]rule{
 		 UNION ALL SELECT 'bytes.unrouted', coalesce(sum(length(data)), 0) FROM events e
 		 WHERE e.data IS NOT NULL AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event = e.id)) n
 		LEFT JOIN counters c ON c.name = n.class WHERE coalesce(c.value, 0) <> n.n`},
+	{"loss_is_accepted", `
+		SELECT 'loss ' || l.id || ': ' || l.detail FROM losses l INDEXED BY losses_open WHERE l.hold = 1 AND l.lost = 1 AND l.accepted_ms IS NULL`},
 	{"open_event_has_body", `
 		SELECT 'event ' || e.id FROM events e WHERE e.data IS NULL
 		AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event = e.id AND d.finished_ms IS NULL)`},
@@ -121,7 +123,7 @@ func (s *Store) Check(ctx context.Context, full bool) ([]edge.Violation, error) 
 		return nil, edge.ErrClosed
 	}
 	err := s.readWhole(ctx, func(ctx context.Context, q queryer) error {
-		vs = nil
+		vs = s.unattended()
 		for _, r := range rules {
 			var lines []string
 			if err := q.SelectContext(ctx, &lines, r.query+fmt.Sprintf(" LIMIT %d", maxViolations)); err != nil {
@@ -209,3 +211,12 @@ type withExtra struct {
 }
 
 func (w withExtra) Scan(dest ...any) error { return w.rowScanner.Scan(append(dest, w.extra)...) }
+
+// unattended is what database and side file disagree about, when the store was
+// opened only to look.
+func (s *Store) unattended() []edge.Violation {
+	if s.o.OnLoss != LossLook || s.found == nil || !s.found.Hold {
+		return nil
+	}
+	return []edge.Violation{{Rule: "side_file", Detail: s.found.Detail}}
+}

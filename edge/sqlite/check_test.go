@@ -121,6 +121,7 @@ var corruptions = map[string][]string{
 	"open_recovery_is_blocked": {`INSERT INTO recoveries (execution, delivery, opened_ms) SELECT execution, id, 1 FROM deliveries` + ofDave},
 	"sequences_ahead":          {`UPDATE sequences SET event = 1`},
 	"counters_agree":           {`UPDATE counters SET value = value + 1 WHERE name = 'state.pending'`},
+	"loss_is_accepted":         {`INSERT INTO losses (found_ms, kind, expected_no, expected_chain, found_no, found_chain, detail, lost, hold) VALUES (1, 'behind', 2, 1, 1, 1, 'gone', 1, 1)`},
 	"open_event_has_body":      {`UPDATE events SET data = NULL WHERE event_id = 'c'`},
 }
 

@@ -60,6 +60,9 @@ func (s *Store) Dispatch(ctx context.Context, deliver func([]edge.Claimed)) erro
 // claimReady claims up to limit deliveries, fairly among handlers and targets: always the target that has waited longest,
 // within each handler's share of retries.
 func (tx *tx) claimReady(limit int) ([]edge.Claimed, error) {
+	if tx.w.store.Hold() != nil {
+		return nil, nil
+	}
 	var claims []edge.Claimed
 	if tx.w.store.space.low.Load() {
 		return nil, nil
@@ -318,16 +321,16 @@ func (tx *tx) claimed(d *delivery, t *target, class int, started bool) (edge.Cla
 	if err != nil {
 		return edge.Claimed{}, err
 	}
-	node := tx.w.store.node
+	names := tx.w.store.names
 	return edge.Claimed{
 		Claim: edge.Claim{
 			Delivery:   d.ID,
-			DeliveryID: edge.FormatID(edge.KindDelivery, node, int64(d.ID)),
+			DeliveryID: names.Format(edge.KindDelivery, int64(d.ID)),
 			Event:      e,
-			EventID:    edge.FormatID(edge.KindEvent, node, int64(d.Event)),
+			EventID:    names.Format(edge.KindEvent, int64(d.Event)),
 			Target:     t.name(),
 			Route:      d.Route,
-			Key:        edge.FormatID(edge.KindDelivery, node, int64(d.KeyOf)),
+			Key:        names.Format(edge.KindDelivery, int64(d.KeyOf)),
 			Fence:      d.Execution,
 			Attempt:    d.Attempts + 1,
 			DeadlineMS: d.ExpiresMS,

@@ -247,3 +247,17 @@ func RuleQueriesForTest() map[string]string {
 	}
 	return qs
 }
+
+// HostForTest makes o that of another machine, or of another start of one.
+func HostForTest(o Options, machine uint64, boot byte) Options {
+	h := host{machine: machine}
+	h.boot[0] = boot
+	o.fake = &h
+	return o
+}
+
+// MarkForTest is the last commit that the side file of a database names.
+func MarkForTest(db string) (no int64, err error) {
+	r, err := readMark(db)
+	return r.no, err
+}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,7 +37,13 @@ func TestSchemaFixtures(t *testing.T) {
 	if *update {
 		writeFixture(t, fixturePath(sqlite.SchemaVersion()))
 	}
-	for schema := 1; schema <= sqlite.SchemaVersion(); schema++ {
+	kept, err := filepath.Glob(filepath.Join("testdata", "schemas", "*.db.gz"))
+	require.NoError(t, err)
+	require.NotEmpty(t, kept)
+	for _, file := range kept {
+		schema, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(file), ".db.gz"))
+		require.NoError(t, err)
+		require.LessOrEqual(t, schema, sqlite.SchemaVersion())
 		t.Run(fmt.Sprint(schema), func(t *testing.T) {
 			t.Parallel()
 			path := unpack(t, schema)
@@ -49,6 +57,12 @@ func TestSchemaFixtures(t *testing.T) {
 
 			s := openAt(t, path, sqlite.Options{Clock: edge.ManualClock(fixtureMS + 1000)})
 			require.Equal(t, before, rowCounts(t, raw(t, path)), "an upgrade neither drops nor makes rows")
+			if s.Hold() != nil { // it came without its side file
+				_, err := s.AcceptLoss(t.Context(), edge.Decided{By: "test", Reason: "a fixture"})
+				require.NoError(t, err)
+				_, err = s.Resume(t.Context(), edge.Decided{By: "test", Reason: "a fixture"})
+				require.NoError(t, err)
+			}
 			found, err := s.Check(t.Context(), true)
 			require.NoError(t, err)
 			require.Empty(t, found)

@@ -167,7 +167,7 @@ func inspect(ctx context.Context, path string) (exists bool, err error) {
 	}
 	fi, err := os.Lstat(path)
 	if os.IsNotExist(err) {
-		return false, refused(noLogLeft(path))
+		return false, refused(errors.Join(noLogLeft(path), noMarkLeft(path)))
 	}
 	if err != nil {
 		return false, err
@@ -207,6 +207,19 @@ func noLogLeft(path string) error {
 	return fmt.Errorf("%s-wal is there, but %s is not; restore the database, or remove the -wal if neither is needed", path, path)
 }
 
+// noMarkLeft refuses a side file whose database is gone: what it vouches for would
+// be forgotten without a word.
+func noMarkLeft(path string) error {
+	r, err := readMark(path)
+	switch {
+	case errors.Is(err, errNoMark) || err == nil && r.no == 0: // of a creation that was cut short
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s is there (%w), but %s is not; restore the database, or remove the .mark if neither is needed", markPath(path), err, path)
+	}
+	return fmt.Errorf("%s is gone: by %s it had %d commits; put it back with its -wal, restore a backup (fencepost restore), or remove the .mark if it is not needed", path, markPath(path), r.no)
+}
+
 // inspectHeader reads what the file says that it is. A log is read with it, as a
 // crash may have left the truth there; without one the file is opened as
 // immutable, so that nothing is made beside it.
@@ -244,6 +257,7 @@ func create(ctx context.Context, path string, o Options, nowMS int64) error {
 	defer umask077()()
 	if !o.Share { // a sharer may be making the file at this moment
 		clearCutCreations(path)
+		_ = os.Remove(markPath(path)) // inspect has seen that it vouches for nothing
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
@@ -296,9 +310,9 @@ func fill(ctx context.Context, name string, o Options, nowMS int64) error {
 	if err := migrate(ctx, conn); err != nil {
 		return err
 	}
-	const insert = `INSERT INTO settings (name, value) VALUES ('node', ?), ('created_ms', ?), ('last_seen_ms', ?)`
+	const insert = `INSERT INTO settings (name, value) VALUES ('node', ?), ('created_ms', ?), ('last_seen_ms', ?), ('machine', ?)`
 	now := strconv.FormatInt(nowMS, 10)
-	if _, err := conn.ExecContext(ctx, insert, edge.NewName()[:8], now, now); err != nil {
+	if _, err := conn.ExecContext(ctx, insert, edge.NewName()[:8], now, now, strconv.FormatInt(int64(o.host().machine), 10)); err != nil {
 		return err
 	}
 	_, err = conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")

@@ -233,14 +233,14 @@ func TestFilesArePrivate(t *testing.T) {
 	register(t, s, edge.Registration{Name: "hook"})
 	_, err := s.Accept(t.Context(), []edge.Submission{submission("1", "bob", "hook")})
 	require.NoError(t, err)
-	for _, suffix := range []string{"", "-wal", "-shm", ".lock", ".owner-" + s.Owner()} {
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock", ".mark", ".owner-" + s.Owner()} {
 		fi, err := os.Stat(path + suffix)
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), fi.Mode().Perm(), suffix)
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
-	require.Len(t, entries, 5, "nothing else is there")
+	require.Len(t, entries, 6, "nothing else is there")
 }
 
 // TestOpeningSideBySideKeepsTheUmask: the file mode mask is the process's own, and

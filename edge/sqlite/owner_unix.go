@@ -32,3 +32,14 @@ func umask077() func() {
 		umaskLock.Unlock()
 	}
 }
+
+// noFollow makes an open refuse a symbolic link.
+const noFollow = syscall.O_NOFOLLOW
+
+// inodeOf names a file within its device.
+func inodeOf(fi os.FileInfo) (ino, dev uint64) {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Ino), uint64(st.Dev)
+	}
+	return 0, 0
+}

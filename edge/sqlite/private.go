@@ -30,7 +30,7 @@ func privateDir(path string) error {
 // privateFiles refuses what stands where a file beside the database is or will
 // be, unless it is a private file of ours.
 func privateFiles(path string) error {
-	for _, suffix := range []string{"-wal", "-shm", "-journal", ".lock"} {
+	for _, suffix := range []string{"-wal", "-shm", "-journal", ".lock", ".mark"} {
 		if err := privateFile(path + suffix); err != nil {
 			return err
 		}

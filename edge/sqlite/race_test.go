@@ -228,6 +228,8 @@ func TestR1_MaintenanceIsStoppedBetweenReadAndWrite(t *testing.T) {
 		require.Len(t, vs, 1)
 		if effect == "idem" {
 			require.ErrorIs(t, err, edge.ErrLeaseLost)
+			_, err = d.a.Settle(d.ctx, succeeded(d.claim(d.a, id))) // it waits again
+			require.NoError(t, err)
 		} else {
 			require.NoError(t, err)
 		}

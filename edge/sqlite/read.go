@@ -214,7 +214,7 @@ func (s *Store) Counters(ctx context.Context) (map[string]int64, error) {
 
 // Facts returns what explains a delivery; see [edge.Reader].
 func (s *Store) Facts(ctx context.Context, id edge.DeliveryID) (edge.Facts, error) {
-	f := edge.Facts{Doubted: s.o.Clock.Doubted()}
+	f := edge.Facts{Doubted: s.o.Clock.Doubted(), OnHold: s.Hold()}
 	err := s.read(ctx, func(ctx context.Context, q queryer) error {
 		d, err := getDelivery(ctx, q, id)
 		if err != nil {

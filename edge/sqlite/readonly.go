@@ -42,7 +42,7 @@ func OpenReadOnly(ctx context.Context, path string, clock *edge.Clock) (*ReadOnl
 	if r.lock, err = keepOthersOut(path); err != nil {
 		return nil, err
 	}
-	o := Options{Clock: clock, Durability: DurabilityFull, ReadTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}
+	o := Options{Clock: clock, Durability: DurabilityFull, OnLoss: LossLook, ReadTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}
 	r.s = &Store{path: path, o: o, log: o.Logger, bounds: standardBounds}
 	r.Reader = r.s
 	if err := r.open(ctx); err != nil {
@@ -87,11 +87,17 @@ func (r *ReadOnly) open(ctx context.Context) error {
 	if version != SchemaVersion() {
 		return fmt.Errorf("%w: %s has schema %d and this build reads %d: start the node once, which brings it up", edge.ErrInvalid, r.s.path, version, SchemaVersion())
 	}
-	return r.s.rdb.GetContext(ctx, &r.s.node, `SELECT value FROM settings WHERE name = 'node'`)
+	return r.s.look(ctx)
 }
 
+// Names are the ids of the file, present and former.
+func (r *ReadOnly) Names() edge.Names { return r.s.names }
+
 // Node is the random id of the file.
-func (r *ReadOnly) Node() string { return r.s.node }
+func (r *ReadOnly) Node() string { return r.s.names.Node() }
+
+// Hold is the loss that holds the dispatch; nil when nothing does.
+func (r *ReadOnly) Hold() *edge.Loss { return r.s.Hold() }
 
 // Close gives the database free.
 func (r *ReadOnly) Close() error {

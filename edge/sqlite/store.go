@@ -47,12 +47,16 @@ type Options struct {
 	MaxBatch int
 	// ReadTimeout bounds one read; 0 means 5 s.
 	ReadTimeout time.Duration
+	// OnLoss says what is done when commits have vanished; "" means LossHold.
+	OnLoss OnLoss
 	// Limits bound what waits and what the disk must have left.
 	Limits Limits
 	// ReserveBytes is the size of a file beside the database that takes room,
 	// and gives it up when the disk is full, so that the ends of what is under
 	// way can still be stored; 0 means none.
 	ReserveBytes int64
+
+	fake *host // instead of this machine, in tests
 }
 
 // Store is the SQLite implementation of [edge.Store]. It is safe for use by many
@@ -60,11 +64,12 @@ type Options struct {
 type Store struct {
 	path   string
 	o      Options
-	node   string
+	names  edge.Names
 	owner  string
 	locks  *locks
 	log    *slog.Logger
 	w      *writer
+	guard  *guard
 	wdb    *sqlx.DB
 	rdb    *sqlx.DB
 	closed atomic.Bool
@@ -77,6 +82,13 @@ type Store struct {
 	bytes   bytesHeld
 	refused atomic.Int64 // events refused: backlog or space
 	bounds  listBounds
+
+	here         host      // this machine
+	found        *finding  // what attend found, nil when all is well
+	next         record    // of the side file
+	before       sequences // ids before they jumped
+	machineKnown bool      // the database names this machine
+	hold         atomic.Pointer[edge.Loss]
 }
 
 var _ edge.Store = (*Store)(nil)
@@ -97,6 +109,9 @@ func Open(path string, o Options) (*Store, error) {
 	}
 	if o.Durability == "" {
 		o.Durability = DurabilityFull
+	}
+	if o.OnLoss == "" {
+		o.OnLoss = LossHold
 	}
 	if o.ReadTimeout <= 0 {
 		o.ReadTimeout = 5 * time.Second
@@ -143,10 +158,19 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.attend(ctx); err != nil {
+		return err
+	}
 	if err := s.openWriter(ctx); err != nil {
 		return err
 	}
 	if err := s.openReaders(ctx); err != nil {
+		return err
+	}
+	if err := s.keepMark(ctx); err != nil {
+		return err
+	}
+	if s.guard, err = newGuard(s.w); err != nil {
 		return err
 	}
 	removeStaleOwnerLocks(s.path, s.owner)
@@ -176,10 +200,6 @@ func (s *Store) openWriter(ctx context.Context) error {
 		}
 	}()
 	if err := migrate(ctx, conn); err != nil {
-		return err
-	}
-	const node = `SELECT value FROM settings WHERE name = 'node'`
-	if err := conn.GetContext(ctx, &s.node, node); err != nil {
 		return err
 	}
 	// The latest time that this file knows to have passed.
@@ -216,7 +236,10 @@ func (s *Store) openReaders(ctx context.Context) error {
 }
 
 // Node is the random id of the file.
-func (s *Store) Node() string { return s.node }
+func (s *Store) Node() string { return s.names.Node() }
+
+// Names are the ids of the file, present and former; see [edge.Identity].
+func (s *Store) Names() edge.Names { return s.names }
 
 // Owner is the random id of this opening.
 func (s *Store) Owner() string { return s.owner }
@@ -247,6 +270,9 @@ func (s *Store) closeHandles() error {
 		if s.space != nil {
 			s.space.close()
 		}
+		if s.guard != nil {
+			s.guard.close()
+		}
 		if s.rdb != nil {
 			first = s.rdb.Close()
 		}
@@ -255,6 +281,12 @@ func (s *Store) closeHandles() error {
 		}
 		if s.wdb != nil {
 			if err := s.wdb.Close(); first == nil {
+				first = err
+			}
+		}
+		if s.w != nil && s.w.mark != nil { // after the database: what it has not synced, the side file must not vouch for
+			clean := first == nil && !s.o.Share && s.w.err() == nil
+			if err := s.w.mark.close(clean); first == nil {
 				first = err
 			}
 		}

@@ -34,6 +34,7 @@ type tx struct {
 
 type sequences struct {
 	event, delivery, execution, target, commit int64
+	chain                                      int64
 }
 
 // beginTx begins immediately, so that no statement inside can meet a busy
@@ -46,8 +47,8 @@ func (w *writer) beginTx() (*tx, error) {
 	if w.store.o.Share {
 		w.othersWrote()
 	}
-	const read = `SELECT event, delivery, execution, target, commit_no FROM sequences WHERE id = 1`
-	err := tx.row(read).Scan(&tx.seq.event, &tx.seq.delivery, &tx.seq.execution, &tx.seq.target, &tx.seq.commit)
+	const read = `SELECT event, delivery, execution, target, commit_no, chain FROM sequences WHERE id = 1`
+	err := tx.row(read).Scan(&tx.seq.event, &tx.seq.delivery, &tx.seq.execution, &tx.seq.target, &tx.seq.commit, &tx.seq.chain)
 	if err != nil {
 		return tx, err
 	}
@@ -139,8 +140,14 @@ func (tx *tx) finish() error {
 		return err
 	}
 	tx.seq.commit++
-	const seq = `UPDATE sequences SET event = ?, delivery = ?, execution = ?, target = ?, commit_no = ? WHERE id = 1`
-	if err := tx.exec(seq, tx.seq.event, tx.seq.delivery, tx.seq.execution, tx.seq.target, tx.seq.commit); err != nil {
+	tx.seq.chain = chainAfter(tx.seq.chain, tx.w.store.owner, tx.now, tx.seq)
+	const seq = `UPDATE sequences SET event = ?, delivery = ?, execution = ?, target = ?, commit_no = ?, chain = ? WHERE id = 1`
+	if err := tx.exec(seq, tx.seq.event, tx.seq.delivery, tx.seq.execution, tx.seq.target, tx.seq.commit, tx.seq.chain); err != nil {
+		return err
+	}
+	const ring = `INSERT INTO marks (slot, commit_no, chain) VALUES (?1, ?2, ?3)
+	              ON CONFLICT (slot) DO UPDATE SET commit_no = ?2, chain = ?3`
+	if err := tx.exec(ring, tx.seq.commit%ringSize, tx.seq.commit, tx.seq.chain); err != nil {
 		return err
 	}
 	if _, err := tx.w.commit.Exec(); err != nil {

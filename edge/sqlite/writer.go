@@ -76,6 +76,7 @@ type writer struct {
 	standing   *standing
 	dataVer    int64
 	present    *present
+	mark       *mark // the side file; nil while the store only looks
 	pruned     pruned
 	backlog    backlog
 	keeper     logKeeper
@@ -280,7 +281,7 @@ func (w *writer) untilDue() (time.Duration, bool) {
 		return 0, false
 	}
 	if w.standing != nil {
-		if ms := w.hands.nextDue(); ms > 0 && !w.store.space.low.Load() {
+		if ms := w.hands.nextDue(); ms > 0 && !w.store.space.low.Load() && w.store.Hold() == nil {
 			earlier(time.Duration(ms-w.clock.NowMS()) * time.Millisecond)
 			wait = max(wait, w.calmUntil-w.clock.Mono())
 		}
@@ -312,6 +313,9 @@ func (w *writer) claimDue() bool {
 	if w.store.o.Share && w.othersWrote() {
 		return true
 	}
+	if w.store.Hold() != nil {
+		return false
+	}
 	ms := w.hands.nextDue()
 	return ms > 0 && ms <= w.clock.NowMS()
 }
@@ -329,6 +333,10 @@ func (w *writer) othersWrote() bool {
 	}
 	w.dataVer = v
 	w.forget()
+	if row, err = w.stmt(firstHold); err == nil {
+		l, err := scanLoss(row.QueryRow())
+		_ = w.store.keepHold(l, err)
+	}
 	return true
 }
 
@@ -399,6 +407,8 @@ func (w *writer) attempt(batch []*op, dispatching bool) (began bool, err error) 
 		if gone := w.present.check(); gone != nil {
 			w.fail(gone)
 			err = w.err()
+		} else {
+			err = w.note(tx)
 		}
 	}
 	if err == nil {
@@ -454,7 +464,7 @@ func (w *writer) bound(tx *tx) error {
 		return nil
 	}
 	w.unsyncedAt = 0
-	return nil
+	return w.markSynced()
 }
 
 // onceSyncs is how often the sync of a start of once work is tried. Each try waits
@@ -473,7 +483,7 @@ func (w *writer) sync() error {
 	for _, text := range [...]string{
 		`PRAGMA synchronous = FULL`,
 		`BEGIN IMMEDIATE`,
-		`UPDATE sequences SET commit_no = commit_no + 1 WHERE id = 1`, // what changes nothing writes nothing
+		`UPDATE sequences SET syncs = syncs + 1 WHERE id = 1`, // what changes nothing writes nothing
 		`COMMIT`,
 	} {
 		if _, err = w.conn.ExecContext(ctx, text); err != nil {
