@@ -49,6 +49,35 @@ func (a *told) types() (types []string) {
 	return types
 }
 
+func (a *told) first() edge.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.all[0]
+}
+
+// atOnce counts how many are inside at once.
+type atOnce struct {
+	mu           sync.Mutex
+	active, most int
+}
+
+func (a *atOnce) enter() (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.active++
+	a.most = max(a.most, a.active)
+	return func() { a.mu.Lock(); a.active--; a.mu.Unlock() }
+}
+
+// reset returns the most at once since the last reset.
+func (a *atOnce) reset() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	most := a.most
+	a.most = 0
+	return most
+}
+
 func (a *told) count(typ string) (n int) {
 	for _, t := range a.types() {
 		if t == edge.NoticePrefix+typ {
@@ -69,16 +98,11 @@ func TestD9_ManyFailuresAtOnceAreOneEpisode(t *testing.T) {
 		var a told
 		var dead atomic.Bool
 		dead.Store(true)
-		var mu sync.Mutex
-		active, most := 0, 0
+		var at atOnce
 		meet := make(chan struct{})
 		var waiting atomic.Int32
 		h := handler("h", edge.Idempotent, func(_ context.Context, c *edge.Claim) edge.Result {
-			mu.Lock()
-			active++
-			most = max(most, active)
-			mu.Unlock()
-			defer func() { mu.Lock(); active--; mu.Unlock() }()
+			defer at.enter()()
 			if c.Attempt == 1 && waiting.Add(1) == 8 {
 				close(meet)
 			}
@@ -95,16 +119,15 @@ func TestD9_ManyFailuresAtOnceAreOneEpisode(t *testing.T) {
 			ids = append(ids, b.enqueue(fmt.Sprint(i), fmt.Sprint("k", i)))
 		}
 		synctest.Wait()
-		require.Equal(t, 8, most)
+		require.Equal(t, 8, at.reset())
 		info := b.handlerInfo("h")
 		require.Equal(t, edge.GatePaused, info.Gate)
 		require.Equal(t, edge.CodeEndpointFailing, info.GateCode)
 		require.Equal(t, 5, info.Episode.Failures)
 		require.Equal(t, []string{"fencepost.handler.failing"}, a.types())
 
-		most = 0
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, 1, most, "one at a time is tried")
+		require.Equal(t, 1, at.reset(), "one at a time is tried")
 		require.Equal(t, []string{"fencepost.handler.failing"}, a.types())
 		tries := 0
 		for _, id := range ids {
@@ -151,8 +174,8 @@ func TestNoticesAreOrdinaryEvents(t *testing.T) {
 		b := newBench(t, edge.Options{Handlers: []edge.HandlerSpec{h, a.spec()}, Router: edge.RouterFunc(alerts)}).start()
 		b.enqueue("1", "k")
 		synctest.Wait()
-		require.Len(t, a.all, 1)
-		e := a.all[0]
+		require.Len(t, a.types(), 1)
+		e := a.first()
 		require.Equal(t, "fencepost/"+b.model.Node(), e.Source)
 		require.Equal(t, "h", e.Subject)
 		require.Equal(t, "application/json", e.ContentType)
@@ -178,9 +201,11 @@ func TestNoticesAreOrdinaryEvents(t *testing.T) {
 // An alert about the handler that delivers alerts does not multiply.
 func TestAlertsAboutTheAlertHandlerDoNotMultiply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		calls := map[string]int{}
+		var alertsTried atomic.Int32
 		h := handler("h", edge.Idempotent, func(_ context.Context, c *edge.Claim) edge.Result {
-			calls[c.Event.Type]++
+			if c.Event.Type == "fencepost.handler.failing" {
+				alertsTried.Add(1)
+			}
 			return edge.TryAgain("down", "")
 		})
 		h.Retry, h.Breaker, h.Concurrency = patient, edge.Breaker{Failures: 2}, 1
@@ -190,7 +215,7 @@ func TestAlertsAboutTheAlertHandlerDoNotMultiply(t *testing.T) {
 		ds, err := b.model.Deliveries(t.Context(), edge.DeliveryFilter{})
 		require.NoError(t, err)
 		require.Len(t, ds, 2, "the event, and one alert")
-		require.Positive(t, calls["fencepost.handler.failing"])
+		require.Positive(t, alertsTried.Load())
 		b.finish()
 	})
 }
@@ -202,10 +227,9 @@ func TestEpisodeOutlivesARestart(t *testing.T) {
 		var a told
 		var dead atomic.Bool
 		dead.Store(true)
-		var active, most atomic.Int32
+		var at atOnce
 		h := handler("h", edge.Idempotent, func(context.Context, *edge.Claim) edge.Result {
-			most.Store(max(most.Load(), active.Add(1)))
-			defer active.Add(-1)
+			defer at.enter()()
 			time.Sleep(10 * time.Millisecond)
 			if dead.Load() {
 				return edge.TryAgain("http_500", "")
@@ -223,10 +247,10 @@ func TestEpisodeOutlivesARestart(t *testing.T) {
 		require.Equal(t, 1, a.count("handler.failing"))
 		b.finish()
 
-		most.Store(0)
+		require.Greater(t, at.reset(), 1)
 		c := benchOn(t, b.model.Open(nil), o).start()
 		time.Sleep(time.Minute)
-		require.EqualValues(t, 1, most.Load())
+		require.Equal(t, 1, at.reset())
 		require.Equal(t, 1, a.count("handler.failing"))
 		c.finish()
 
@@ -255,9 +279,9 @@ func TestGateGoesOffAfterLongFailure(t *testing.T) {
 		var a told
 		var dead atomic.Bool
 		dead.Store(true)
-		calls := 0
+		var calls atomic.Int32
 		h := handler("h", edge.Idempotent, func(context.Context, *edge.Claim) edge.Result {
-			calls++
+			calls.Add(1)
 			if dead.Load() {
 				return edge.TryAgain("http_500", "")
 			}
@@ -274,15 +298,15 @@ func TestGateGoesOffAfterLongFailure(t *testing.T) {
 		require.Equal(t, edge.CodeFailingTooLong, info.GateCode)
 		require.Equal(t, []string{"fencepost.handler.failing", "fencepost.handler.gate_off"}, a.types())
 		before := b.awaitNow(id, edge.Pending)
-		n := calls
+		n := calls.Load()
 		time.Sleep(100 * time.Hour)
 		require.Equal(t, before, b.awaitNow(id, edge.Pending), "held, and not charged")
-		require.Equal(t, n, calls)
+		require.Equal(t, n, calls.Load())
 
 		_, err := b.SetGate(t.Context(), "h", edge.GateOn, "", 0)
 		require.NoError(t, err)
 		time.Sleep(9 * time.Hour)
-		require.Greater(t, calls, n)
+		require.Greater(t, calls.Load(), n)
 		require.Equal(t, edge.GatePaused, b.handlerInfo("h").Gate, "its patience began anew")
 		dead.Store(false)
 		b.await(id, edge.Succeeded)
@@ -349,9 +373,9 @@ func TestMostlyFailingEndpoint(t *testing.T) {
 		t.Run(fmt.Sprint(c.good), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var a told
-				n := 0
+				var n atomic.Int32
 				h := handler("h", edge.Idempotent, func(context.Context, *edge.Claim) edge.Result {
-					if n++; n%10 < c.good {
+					if int(n.Add(1))%10 < c.good {
 						return edge.Done()
 					}
 					return edge.TryAgain("http_500", "")
@@ -362,7 +386,7 @@ func TestMostlyFailingEndpoint(t *testing.T) {
 					b.enqueue(fmt.Sprint(i), fmt.Sprint("k", i))
 				}
 				time.Sleep(10 * time.Minute)
-				require.Greater(t, n, 30)
+				require.Greater(t, n.Load(), int32(30))
 				require.Equal(t, c.episodes, a.count("handler.failing"))
 				b.finish()
 			})
@@ -404,6 +428,37 @@ func TestR36_ADeadEndpointAndNineLiveOnes(t *testing.T) {
 		require.EqualValues(t, 900, served.Load())
 		require.Zero(t, late.Load())
 		require.NotZero(t, b.handlerInfo("h0").Episode)
+		b.finish()
+	})
+}
+
+// R36: one dead target beside nine live ones of the same handler: the live ones
+// are served in the moment in which their events are accepted, and no episode
+// begins.
+func TestR36_ADeadTargetAndNineLiveOnesOfOneHandler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var served, late atomic.Int32
+		h := handler("h", edge.Idempotent, func(_ context.Context, c *edge.Claim) edge.Result {
+			if c.Target.Key == "k0" {
+				return edge.TryAgain("http_500", "")
+			}
+			served.Add(1)
+			if time.Now().UnixMilli() != c.Event.AcceptedMS {
+				late.Add(1)
+			}
+			return edge.Done()
+		})
+		h.Retry, h.Breaker = patient, edge.Breaker{Failures: 5}
+		b := newBench(t, only(h)).start()
+		for round := range 100 {
+			for i := range 10 {
+				b.enqueue(fmt.Sprint(round, "-", i), fmt.Sprint("k", i))
+			}
+			time.Sleep(time.Second)
+		}
+		require.EqualValues(t, 900, served.Load())
+		require.Zero(t, late.Load())
+		require.Zero(t, b.handlerInfo("h").Episode)
 		b.finish()
 	})
 }

@@ -65,6 +65,12 @@ func (l *line) handle(context.Context, *edge.Claim) edge.Result {
 	return edge.Done()
 }
 
+func (l *line) mostOfEachSecond() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]int{}, l.most...)
+}
+
 func (l *line) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +137,7 @@ func TestD9_OfflineChargesNothing(t *testing.T) {
 			require.Zero(t, d.Attempts)
 		}
 		var ramp []int
-		for _, n := range l.most {
+		for _, n := range l.mostOfEachSecond() {
 			if n > 0 {
 				ramp = append(ramp, n)
 			}
@@ -237,6 +243,8 @@ func TestExpiredWhileOfflineIsNotSent(t *testing.T) {
 		for _, id := range short {
 			b.await(id, edge.Expired)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		require.Len(t, sent, 5)
 		for id := range sent {
 			require.Equal(t, byte('l'), id[0])
@@ -282,6 +290,8 @@ func TestDrainIsFair(t *testing.T) {
 		for _, id := range append(ids, probe) {
 			b.await(id, edge.Succeeded)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		small := 0
 		for _, target := range order[:25] {
 			if target != "a:a-huge" {

@@ -55,15 +55,15 @@ func (tx *tx) acquire(name edge.Target) (edge.Lease, error) {
 // Relinquish ends what Acquire began; see [edge.Dispatch].
 func (s *Store) Relinquish(ctx context.Context, id edge.ExecutionID, token edge.Token, o edge.Outcome, code string) error {
 	return s.w.doEnd(ctx, func(tx *tx) error {
-		x, err := tx.execution(id)
-		if err != nil {
-			return err
-		}
 		var targetID int64
-		err = tx.row(`SELECT target FROM leases WHERE token = ? AND execution = ? AND delivery IS NULL`, int64(token), int64(id)).Scan(&targetID)
+		err := tx.row(`SELECT target FROM leases WHERE token = ? AND execution = ? AND delivery IS NULL`, int64(token), int64(id)).Scan(&targetID)
 		if noRows(err) {
 			return fmt.Errorf("%w: execution %d", edge.ErrLeaseLost, id)
 		}
+		if err != nil {
+			return err
+		}
+		x, err := tx.execution(id) // there while its lease is: only one that has ended is pruned
 		if err != nil {
 			return err
 		}

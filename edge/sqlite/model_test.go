@@ -92,7 +92,7 @@ func newPair(t *rapid.T) *pair {
 	p.open()
 	p.regs = []edge.Registration{
 		{Name: "idem", Effect: edge.Idempotent, Slots: 1, Limit: 3, Halt: true, MaxLosses: 2},
-		{Name: "loose", Effect: edge.Transactional, Slots: 2, Limit: 3},
+		{Name: "loose", Effect: edge.Transactional, Slots: 2, Limit: 3, Rate: edge.Rate{Interval: 700 * time.Millisecond, Burst: 2}},
 		{Name: "once", Effect: edge.Once, Slots: 1, Limit: 3, Inspect: true},
 	}
 	p.registerAll()
