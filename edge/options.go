@@ -70,6 +70,10 @@ type Options struct {
 	// EarliestMS is a time known to have passed, such as the build date; a
 	// clock that reads earlier is doubted. 0 = none is known.
 	EarliestMS int64
+	// Ended is told of each execution of a handler that has ended: its
+	// outcome, and how long it took from the claim to the stored end. It is
+	// called from many goroutines and must be quick. nil tells nobody.
+	Ended func(handler string, outcome Outcome, took time.Duration)
 	// Jitter draws from [0, 1) for retry delays; nil = at random.
 	Jitter func() float64
 }

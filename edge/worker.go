@@ -268,6 +268,7 @@ func definite(err error) bool {
 
 // ended logs and counts the end of r.
 func (e *Engine) ended(r *run, s Settlement, to Settled, err error) {
+	e.tellEnded(r, s, to, err)
 	switch {
 	case err == nil:
 		e.countEnd(r, s, to)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"fencepost/edge"
 )
@@ -48,8 +49,10 @@ type Node interface {
 
 // LocalOptions belong to the socket of the command line.
 type LocalOptions struct {
-	MaxBody int          // as in Options
-	Logger  *slog.Logger // as in Options
+	MaxBody int                  // as in Options
+	Logger  *slog.Logger         // as in Options
+	Metrics http.Handler         // as in Options
+	Keep    func() time.Duration // as in Options
 }
 
 // local answers the calls of the command line.
@@ -63,7 +66,7 @@ type local struct {
 // Decisions are recorded with the account that the kernel names.
 //
 //	POST /v1/events                         as on the network
-//	GET  /healthz, /readyz                  as on the network
+//	GET  /healthz, /readyz, /metrics        as on the network
 //	GET  /v1/status                         [Status]
 //	GET  /v1/backlog                        [Backlog]; worst
 //	GET  /v1/changes                        lines of [Change] as they are committed; handler, target, state, code, event, delivery
@@ -90,12 +93,15 @@ type local struct {
 func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 	f := &faults{logger: orDiscard(o.Logger)}
 	l := &local{node: node, faults: f}
-	in := &intake{names: node.Names, take: node, maxBody: o.MaxBody, fail: f.answer}
+	in := &intake{names: node.Names, take: node, maxBody: o.MaxBody, keep: o.Keep, fail: f.answer}
 	h := newHealth(node.Probe, node.Ready, 0)
 	t := &router{scope: ScopeOperator}
 	t.handle(http.MethodPost, "/v1/events", in.post)
 	t.handle(http.MethodGet, "/healthz", h.healthz)
 	t.handle(http.MethodGet, "/readyz", h.readyz)
+	if o.Metrics != nil {
+		t.handle(http.MethodGet, "/metrics", o.Metrics.ServeHTTP)
+	}
 	t.handle(http.MethodGet, "/v1/changes", l.changes)
 	for _, rt := range [...]struct {
 		method, path string

@@ -71,10 +71,13 @@ type Node struct {
 type HTTP struct {
 	Listen       string   // listen: host:port; "" = no TCP listener
 	AllowedHosts []string // allowed_hosts: Host names beside the loopback ones, lower case, without port
-	TokenFile    string   // token_file: file that holds the access token
-	MaxBodyBytes int      // max_body_bytes: limit of one event's data
-	Socket       string   // socket: path of the Unix socket; "" = none
-	SocketGroup  string   // socket_group: whose members may use the socket too; "" = nobody's
+	// MetricsTokenFile is metrics_token_file: file that holds the token that
+	// may read the metrics, and do nothing else; "" = nobody may.
+	MetricsTokenFile string
+	TokenFile        string // token_file: file that holds the access token
+	MaxBodyBytes     int    // max_body_bytes: limit of one event's data
+	Socket           string // socket: path of the Unix socket; "" = none
+	SocketGroup      string // socket_group: whose members may use the socket too; "" = nobody's
 }
 
 // Handler is one [[handler]]. Exactly one of Webhook and Command is set for

@@ -63,6 +63,9 @@ func readHTTP(t *table, h *HTTP) {
 	if s, ok := t.text("token_file", checkPath); ok {
 		h.TokenFile = s
 	}
+	if s, ok := t.text("metrics_token_file", optional(checkPath)); ok {
+		h.MetricsTokenFile = s
+	}
 	if v, ok := t.number("max_body_bytes", 1024, 16<<20); ok {
 		h.MaxBodyBytes = v
 	}
@@ -102,6 +105,14 @@ func checkFiles(d *document, c *Config) {
 	if slices.Contains(own, token) {
 		d.add("http.token_file", "belongs to the database", allowed)
 	}
+	if m := c.HTTP.MetricsTokenFile; m != "" {
+		switch m = filepath.Clean(m); {
+		case slices.Contains(own, m):
+			d.add("http.metrics_token_file", "belongs to the database", allowed)
+		case m == token:
+			d.add("http.metrics_token_file", "is http.token_file too", "another path: that token may do more than read the metrics")
+		}
+	}
 	if c.HTTP.Socket == "" && c.HTTP.SocketGroup != "" {
 		d.add("http.socket_group", "has no socket that it could use", "a path in http.socket, or no group")
 	}
@@ -111,6 +122,8 @@ func checkFiles(d *document, c *Config) {
 		d.add("http.socket", "belongs to the database", allowed)
 	case socket == token:
 		d.add("http.socket", "is http.token_file too", allowed)
+	case c.HTTP.MetricsTokenFile != "" && socket == filepath.Clean(c.HTTP.MetricsTokenFile):
+		d.add("http.socket", "is http.metrics_token_file too", allowed)
 	}
 }
 

@@ -64,7 +64,7 @@ func parse(name string, b []byte, dir string) (*Config, *document, error) {
 	checkNames(doc, &c)
 	checkUplinks(doc, &c)
 	checkDrop(doc, &c)
-	for _, p := range []*string{&c.Node.Data, &c.HTTP.TokenFile, &c.HTTP.Socket} {
+	for _, p := range []*string{&c.Node.Data, &c.HTTP.TokenFile, &c.HTTP.MetricsTokenFile, &c.HTTP.Socket} {
 		*p = within(dir, *p)
 	}
 	checkFiles(doc, &c)

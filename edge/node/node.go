@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"fencepost/edge"
 	"fencepost/edge/api"
 	"fencepost/edge/config"
+	"fencepost/edge/metrics"
 	"fencepost/edge/route"
 	"fencepost/edge/service"
 	"fencepost/edge/sqlite"
@@ -58,6 +58,7 @@ type Node struct {
 
 	reloading chan struct{} // one place: reloads come one after the other
 	current   atomic.Pointer[config.Config]
+	metrics   *metrics.Metrics
 	set       *handlerSet // in force; belongs to who holds reloading
 
 	network *server // nil when the configuration has no listener
@@ -107,6 +108,7 @@ func (n *Node) assemble() error {
 		return err
 	}
 	n.since = n.store.Clock().NowMS()
+	n.metrics = metrics.New(scraped{n}, metrics.Build{Version: n.o.Version, StartedMS: n.since})
 	if n.engine, err = edge.New(n.store, n.engineOptions(&n.c, n.set, router)); err != nil {
 		return err
 	}
@@ -129,6 +131,7 @@ func (n *Node) engineOptions(c *config.Config, set *handlerSet, router *route.Ro
 		Shared:        n.o.Share,
 		ClockSynced:   clockSynced,
 		EarliestMS:    n.o.EarliestMS,
+		Ended:         n.metrics.ExecutionEnded,
 	}
 }
 
@@ -158,10 +161,8 @@ func (n *Node) lookAhead() error {
 			return fmt.Errorf("http.socket: %w", err)
 		}
 	}
-	if path := n.c.HTTP.TokenFile; n.c.HTTP.Listen != "" {
-		if _, err := api.ReadToken(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: http.token_file: token file %s: %w", edge.ErrInvalid, path, err)
-		}
+	if n.c.HTTP.Listen != "" {
+		return lookForTokens(&n.c)
 	}
 	return nil
 }
@@ -178,12 +179,9 @@ func (n *Node) bind() error {
 	if n.c.HTTP.Listen == "" {
 		return nil
 	}
-	token, created, err := api.EnsureToken(n.c.HTTP.TokenFile)
+	token, err := n.ensureTokens(&n.c)
 	if err != nil {
-		return fmt.Errorf("%w: http.token_file: %w", edge.ErrInvalid, err)
-	}
-	if created {
-		n.log.Info("token file written", "path", n.c.HTTP.TokenFile)
+		return err
 	}
 	l, err := net.Listen("tcp", n.c.HTTP.Listen)
 	if err != nil {
@@ -198,12 +196,16 @@ func (n *Node) bind() error {
 }
 
 func (n *Node) localHandler(c *config.Config) http.Handler {
-	return api.NewLocalHandler(n.door(), api.LocalOptions{MaxBody: c.HTTP.MaxBodyBytes, Logger: n.log})
+	return api.NewLocalHandler(n.door(), api.LocalOptions{
+		MaxBody: c.HTTP.MaxBodyBytes, Logger: n.log, Metrics: n.metrics.Handler(),
+		Keep: func() time.Duration { return c.Retention.Dedupe },
+	})
 }
 
-func (n *Node) networkHandler(c *config.Config, token api.TokenHash) http.Handler {
+func (n *Node) networkHandler(c *config.Config, token tokens) http.Handler {
 	return api.NewHandler(n.door(), api.Options{
-		Token: token, Hosts: c.HTTP.AllowedHosts, MaxBody: c.HTTP.MaxBodyBytes, Logger: n.log,
+		Token: token.events, Hosts: c.HTTP.AllowedHosts, MaxBody: c.HTTP.MaxBodyBytes, Logger: n.log,
+		MetricsToken: token.metrics, Metrics: n.metrics.Handler(), Observe: n.metrics.Request,
 		Keep: func() time.Duration { return c.Retention.Dedupe },
 	})
 }

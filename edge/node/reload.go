@@ -128,7 +128,7 @@ type prepared struct {
 	c     *config.Config
 	set   *handlerSet
 	o     edge.Options
-	token api.TokenHash
+	token tokens
 }
 
 // prepare makes everything that a configuration needs and can go wrong.
@@ -138,12 +138,10 @@ func (n *Node) prepare(c *config.Config) (p prepared, err error) {
 	if err != nil {
 		return p, err
 	}
-	if c.HTTP.Listen != "" { // a token file that was removed is no wish for a new token
-		token, err := api.ReadToken(c.HTTP.TokenFile)
-		if err != nil {
-			return p, fmt.Errorf("%w: http.token_file: token file %s: %w", edge.ErrInvalid, c.HTTP.TokenFile, err)
+	if c.HTTP.Listen != "" {
+		if p.token, err = readTokens(c); err != nil {
+			return p, err
 		}
-		p.token = api.HashToken(token)
 	}
 	if p.set, err = n.handlers(c, n.set); err != nil {
 		return p, err
@@ -186,7 +184,7 @@ func (n *Node) apply(p prepared) {
 }
 
 // serveBy makes the doors answer by a configuration.
-func (n *Node) serveBy(c *config.Config, token api.TokenHash) {
+func (n *Node) serveBy(c *config.Config, token tokens) {
 	if n.local != nil {
 		n.local.handler.set(n.localHandler(c))
 	}

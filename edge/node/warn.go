@@ -89,8 +89,10 @@ func (w *warner) doors() {
 	if h.Listen == "" {
 		return
 	}
-	if _, err := api.ReadToken(h.TokenFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.add("token_refused", "http.token_file", "the node would not start: the token file "+h.TokenFile+" "+err.Error(), "make it a file of the node's user that nobody else can read")
+	for _, f := range (&tokens{}).files(w.c) {
+		if _, err := api.ReadToken(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.add("token_refused", f.key, "the node would not start: the token file "+f.path+" "+err.Error(), "make it a file of the node's user that nobody else can read")
+		}
 	}
 }
 

@@ -85,6 +85,7 @@ type writer struct {
 	sinceLook  struct{ commits, ops int } // since the writer looked how long the log is
 	wakeups    atomic.Int64               // passes of the loop, for the idle test
 	commits    atomic.Int64
+	operations atomic.Int64 // in those commits
 }
 
 // standing is the one registered Dispatch.
@@ -418,6 +419,9 @@ func (w *writer) attempt(batch []*op, dispatching bool) (began bool, err error) 
 		}
 		if err == nil {
 			w.publish(tx, st)
+			if tx.wrote {
+				w.operations.Add(int64(len(batch)))
+			}
 			answer(batch, nil)
 			return true, nil
 		}
