@@ -31,10 +31,10 @@ var functions = map[string]function{
 	"indexOf":    {2, 2, kindText, kindNumber, callIndexOf},
 	"keys":       {1, 1, kindObject, kindList, callKeys},
 	"values":     {1, 1, kindObject, kindList, callValues},
-	"first":      {1, 1, kindList, kindAny, callEnd},
-	"last":       {1, 1, kindList, kindAny, callEnd},
-	"min":        {1, -1, kindAny, kindNumber, nil},
-	"max":        {1, -1, kindAny, kindNumber, nil},
+	"first":      {1, 1, kindList, kindAny, end("first")},
+	"last":       {1, 1, kindList, kindAny, end("last")},
+	"min":        {1, -1, kindAny, kindNumber, extreme("min")},
+	"max":        {1, -1, kindAny, kindNumber, extreme("max")},
 	"abs":        {1, 1, kindNumber, kindNumber, callAbs},
 	"floor":      {1, 1, kindNumber, kindNumber, rounding("floor")},
 	"ceil":       {1, 1, kindNumber, kindNumber, rounding("ceil")},
@@ -101,13 +101,6 @@ func arity(fn function) string {
 }
 
 func callWith(name string, fn function, parts []code) eval {
-	run := fn.run
-	switch name {
-	case "min", "max":
-		run = extreme(name)
-	case "first", "last":
-		run = end(name)
-	}
 	return func(f *frame) (any, error) {
 		args := make([]any, len(parts))
 		for i := range parts {
@@ -125,7 +118,7 @@ func callWith(name string, fn function, parts []code) eval {
 			}
 			args[i] = v
 		}
-		return run(f, args)
+		return fn.run(f, args)
 	}
 }
 
@@ -239,9 +232,7 @@ func callValues(f *frame, args []any) (any, error) {
 	return out, f.made(len(names) * wordBytes)
 }
 
-// callEnd stands in the table for what end makes.
-func callEnd(_ *frame, _ []any) (any, error) { return nil, nil }
-
+// end is first or last.
 func end(name string) func(*frame, []any) (any, error) {
 	return func(_ *frame, args []any) (any, error) {
 		list := args[0].([]any)
