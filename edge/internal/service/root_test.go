@@ -45,3 +45,28 @@ func TestT18_NoCommandsAsRootUnlessAsked(t *testing.T) {
 		require.Contains(t, s.log.String(), "the node runs as root")
 	}
 }
+
+// A reload is no way around it.
+func TestT18_NoCommandsAsRootByAReload(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	write := func(rest string) {
+		s.write(rest)
+		b, err := os.ReadFile(s.config)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(s.config, []byte(strings.Replace(string(b), "allow_root_commands = true\n", "", 1)), 0o600))
+	}
+	const log = "{HTTP}[[handler]]\nname = \"note\"\nkind = \"log\"\n"
+	write(log + route("note", "*"))
+	s.start()
+	write(log + "[[handler]]\nname = \"echo\"\nkind = \"command\"\nargv = [\"/bin/echo\"]\n" + route("echo", "*"))
+	code, out := s.run("reload")
+	if os.Geteuid() == 0 {
+		require.Equal(t, 2, code, out)
+		require.Contains(t, out, "its command would run as root")
+		require.NotContains(t, s.ok("handler", "list"), "echo")
+	} else {
+		require.Zero(t, code, out)
+	}
+	s.stop()
+}
