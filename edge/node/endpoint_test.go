@@ -25,14 +25,19 @@ type inbox struct {
 	types  []string
 }
 
-// newInbox listens on address, which may be one that was free a moment ago.
-func newInbox(t *testing.T, address string, status int) *inbox {
+// cut is a status with which an inbox breaks the connection instead.
+const cut = 0
+
+func newInbox(t *testing.T, status int) *inbox {
 	t.Helper()
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	b := &inbox{Listener: l}
 	b.status.Store(int32(status))
 	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.status.Load() == cut {
+			panic(http.ErrAbortHandler)
+		}
 		b.mu.Lock()
 		b.types = append(b.types, r.Header.Get("Ce-Type"))
 		b.mu.Unlock()
@@ -61,20 +66,11 @@ func hookTo(name, url string, lines ...string) string {
 	return fmt.Sprintf("[[handler]]\nname = %q\nkind = \"webhook\"\nurl = %q\nretry_schedule_s = [1]\n%s\n", name, url, strings.Join(lines, "\n"))
 }
 
-// freeAddress is one on which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
 // T8: a name that leads to this host makes no connection and blocks the delivery,
 // for as long as the configuration does not list the address.
 func TestT8_ARefusedAddressIsBlockedUntilItIsListed(t *testing.T) {
 	t.Parallel()
-	canary := newInbox(t, "127.0.0.1:0", http.StatusOK)
+	canary := newInbox(t, http.StatusOK)
 	s := newSite(t)
 	url := "http://localhost:" + canary.port() + "/"
 	r := s.startFile(t, hookTo("hook", url)+routeTo("all", "*", "hook"), node.Options{})
@@ -101,8 +97,8 @@ func TestT8_ARefusedAddressIsBlockedUntilItIsListed(t *testing.T) {
 // event, once.
 func TestGoneEndpointIsToldByAnEvent(t *testing.T) {
 	t.Parallel()
-	gone := newInbox(t, "127.0.0.1:0", http.StatusGone)
-	alerts := newInbox(t, "127.0.0.1:0", http.StatusOK)
+	gone := newInbox(t, http.StatusGone)
+	alerts := newInbox(t, http.StatusOK)
 	s := newSite(t)
 	r := start(t, s.config(t, "s", hookTo("gone", "http://"+gone.Addr().String(), `allow_addresses = ["127.0.0.1"]`)+
 		hookTo("alerts", "http://"+alerts.Addr().String(), `allow_addresses = ["127.0.0.1"]`)+
@@ -137,13 +133,13 @@ func TestGoneEndpointIsToldByAnEvent(t *testing.T) {
 // is back everything goes out.
 func TestD9_UplinkDownChargesNothing(t *testing.T) {
 	t.Parallel()
-	endpoint, probe := freeAddress(t), freeAddress(t)
-	_, probePort, err := net.SplitHostPort(probe)
-	require.NoError(t, err)
+	box := newInbox(t, cut)
+	probe := newInbox(t, http.StatusOK)
+	text := "[[uplink]]\nname = \"wan\"\nprobe = \"localhost:" + probe.port() + "\"\ninterval_s = 5\ntimeout_s = 2\n" +
+		hookTo("hook", "http://"+box.Addr().String(), "max_attempts = 2", `allow_addresses = ["127.0.0.1"]`, `uplink = "wan"`) +
+		logHandler("record") + routeTo("work", "work.*", "hook") + routeTo("alerts", "fencepost.*", "record")
 	s := newSite(t)
-	r := start(t, s.config(t, "s", "[[uplink]]\nname = \"wan\"\nprobe = \"localhost:"+probePort+"\"\ninterval_s = 5\ntimeout_s = 2\n"+
-		hookTo("hook", "http://"+endpoint, "max_attempts = 2", `allow_addresses = ["127.0.0.1"]`, `uplink = "wan"`)+
-		logHandler("record")+routeTo("work", "work.*", "hook")+routeTo("alerts", "fencepost.*", "record")), node.Options{})
+	r := start(t, s.config(t, "s", text), node.Options{})
 	// The probe is judged like a webhook: its address is not listed, and it fails.
 	var ids []string
 	for i := range 10 {
@@ -168,14 +164,8 @@ func TestD9_UplinkDownChargesNothing(t *testing.T) {
 	r.end(t)
 
 	// With the address listed and the way open, all is delivered.
-	box := newInbox(t, endpoint, http.StatusOK)
-	l, err := net.Listen("tcp", probe)
-	require.NoError(t, err)
-	defer l.Close()
-	defer box.Close()
-	c := s.config(t, "s", "[[uplink]]\nname = \"wan\"\nprobe = \""+probe+"\"\n"+
-		hookTo("hook", "http://"+endpoint, "max_attempts = 2", `allow_addresses = ["127.0.0.1"]`, `uplink = "wan"`)+
-		logHandler("record")+routeTo("work", "work.*", "hook")+routeTo("alerts", "fencepost.*", "record"))
+	box.status.Store(http.StatusOK)
+	c := s.config(t, "s", text)
 	c.Node.AllowAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	r = start(t, c, node.Options{})
 	for _, id := range ids {
