@@ -39,6 +39,9 @@ func (s *Source) Has(key string) bool {
 	return ok
 }
 
+// Empty reports whether the file says nothing at all.
+func (s *Source) Empty() bool { return len(s.doc.at) == 0 }
+
 // Finish orders faults by their place and bounds them; nil when there are none.
 func (s *Source) Finish(faults []Fault) error { return Errors(faults).finish(s.doc.file) }
 

@@ -87,6 +87,11 @@ func (n *Node) reload(ctx context.Context) ([]config.Change, error) {
 	if err != nil {
 		return nil, unreadable(err)
 	}
+	if src.Empty() && len(old.Handlers)+len(old.Routes) > 0 {
+		// As a start it is valid. Here it is most likely a file that is being
+		// written, or was cut off: it would take all routes away.
+		return nil, src.Finish([]config.Fault{src.Fault("", "the file is empty", "to reload without handlers and routes, write at least one key, such as [node]")})
+	}
 	changes := config.Changes(old, c)
 	if err := needRestart(src, changes); err != nil {
 		return nil, err

@@ -102,6 +102,10 @@ func TestReload_WholeOrNotAtAll(t *testing.T) {
 	refused(fmt.Sprintf("[node]\ndata = %q\nlease_s = 30\nworkers = 5\nshutdown_grace_s = 1\n[http]\nlisten = \"127.0.0.1:1\"\nsocket = %q\n", s.path("db"), s.path("s"))+logHandler("b"),
 		"f.toml:3:1: node.lease_s: is 30s, was 1m0s, which needs a restart; restart the node, or put the old value back",
 		"f.toml:7:1: http.listen: is \"127.0.0.1:1\", was \"127.0.0.1:0\", which needs a restart")
+	require.NoError(t, os.WriteFile(s.path("f.toml"), []byte("# nothing yet\n"), 0o600))
+	_, err = r.client.Reload(t.Context())
+	require.ErrorIs(t, err, edge.ErrInvalid)
+	require.ErrorContains(t, err, "the file is empty")
 	require.NoError(t, os.Remove(s.path("f.toml")))
 	_, err = r.client.Reload(t.Context())
 	require.ErrorIs(t, err, edge.ErrInvalid)
