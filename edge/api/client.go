@@ -261,7 +261,9 @@ func (c *Client) open(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the answer of the node: %w", err)
 	}
-	return nil, problemIn(resp.StatusCode, body)
+	p := problemIn(resp.StatusCode, body)
+	p.RetryAfter = retryAfter(resp.Header)
+	return nil, p
 }
 
 // do sends req and reads the answer into out, or the problem as an error.

@@ -98,6 +98,7 @@ func (h *intake) answerBatch(w http.ResponseWriter, answers []edge.Accepted) {
 			p := problemOf(a.Err)
 			setRetryAfter(w, p)
 			items[i] = BatchItem{Status: p.Status, Problem: p}
+			setRetryAfter(w, p)
 			status = http.StatusMultiStatus
 			continue
 		}

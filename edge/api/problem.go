@@ -126,6 +126,9 @@ type Problem struct {
 	Detail string       `json:"detail,omitempty"`
 	Code   string       `json:"code"`
 	Errors []FieldFault `json:"errors,omitempty"`
+	// RetryAfter is how long to wait before the same request, as the answer
+	// said; 0 when it did not. The client fills it in.
+	RetryAfter time.Duration `json:"-"`
 }
 
 // FieldFault is one fault of a request. One of Pointer, Header and Parameter

@@ -114,6 +114,12 @@ func validJSON(data []byte) (at int64, ok bool) {
 // structuredEvent reads one event of valid JSON. at is the JSON Pointer of the
 // event in the body.
 func structuredEvent(object []byte, at string, maxBody int) (edge.Event, *FieldFault) {
+	return readEvent(object, at, maxBody, nil)
+}
+
+// readEvent is structuredEvent with a function that may fill in attributes; nil
+// fills in none.
+func readEvent(object []byte, at string, maxBody int, fill func(attributes map[string]string)) (edge.Event, *FieldFault) {
 	members, fault := objectMembers(object, at)
 	if fault != nil {
 		return edge.Event{}, fault
@@ -148,6 +154,9 @@ func structuredEvent(object []byte, at string, maxBody int) (edge.Event, *FieldF
 		if string(value) == "null" { // null means that the attribute is not there
 			delete(attributes, name)
 		}
+	}
+	if fill != nil {
+		fill(attributes)
 	}
 	ev := edge.Event{Data: []byte{}} // nil would mean that the data was pruned
 	if fault := assign(&ev, attributes); fault != nil {

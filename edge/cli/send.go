@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"fencepost/edge"
@@ -26,19 +27,29 @@ type sendFlags struct {
 	file       string
 	extensions []string
 	hasData    bool
+	batch      string
+	wait       time.Duration
 }
 
 func (a *app) send() *cobra.Command {
 	var f sendFlags
 	c := &cobra.Command{
-		Use:   "send --type TYPE [--data TEXT | --file PATH]",
-		Short: "Hand in one event",
+		Use:   "send --type TYPE [--data TEXT | --file PATH] | send --batch FILE",
+		Short: "Hand in one event, or a file of them",
 		Long: "Hand in one event. It is stored when this returns. Sending the same source and id\n" +
-			"again changes nothing and says so; give --id or --key when a script may be run twice.",
+			"again changes nothing and says so; give --id or --key when a script may be run twice.\n\n" + batchHelp,
 		Example: "  fencepost send --type greeting.hello --subject bob --data '{\"text\":\"hi\"}'\n" +
-			"  tar c /etc | fencepost send --type backup.made --key \"$(date +%F)\" --file -",
+			"  tar c /etc | fencepost send --type backup.made --key \"$(date +%F)\" --file -\n" +
+			"  fencepost send --batch orders.jsonl\n" +
+			"  jq -c '.[]' export.json | fencepost send --batch - --type order.made --source /shop",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.batch != "" {
+				return a.sendBatch(cmd, f)
+			}
+			if cmd.Flags().Changed("wait") {
+				return usage("--wait is for --batch")
+			}
 			f.hasData = cmd.Flags().Changed("data")
 			if cmd.Flags().Changed("id") && f.event.ID == "" || cmd.Flags().Changed("key") && f.key == "" {
 				return usage("an id or key must not be empty; leave the flag out to get a random one")
@@ -47,8 +58,8 @@ func (a *app) send() *cobra.Command {
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.event.Type, "type", "", "type of the event, such as greeting.hello (required)")
-	fl.StringVar(&f.event.Source, "source", sendSource, "where it comes from, a URI-reference")
+	fl.StringVar(&f.event.Type, "type", "", "type of the event, such as greeting.hello (required); with --batch, of events that have none")
+	fl.StringVar(&f.event.Source, "source", sendSource, "where it comes from, a URI-reference; with --batch, of events that have none")
 	fl.StringVar(&f.event.Subject, "subject", "", "what it is about; by default also the key of its target")
 	fl.StringVar(&f.event.ID, "id", "", "unique within the source (default random)")
 	fl.StringVar(&f.key, "key", "", "idempotency key; the same as --id")
@@ -59,7 +70,9 @@ func (a *app) send() *cobra.Command {
 	fl.StringVar(&f.file, "file", "", "file with the data; - is standard input")
 	c.MarkFlagsMutuallyExclusive("id", "key")
 	c.MarkFlagsMutuallyExclusive("data", "file")
-	_ = c.MarkFlagRequired("type") // the flag exists
+	fl.StringVar(&f.batch, "batch", "", "file of events, JSON lines or a JSON array; - is standard input")
+	fl.DurationVar(&f.wait, "wait", 10*time.Minute, "with --batch: how long to wait for a node that is full, busy or away, each time")
+	c.MarkFlagsOneRequired("type", "batch")
 	return c
 }
 

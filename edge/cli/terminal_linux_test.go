@@ -107,3 +107,21 @@ func TestBulk_AsksAtATerminal(t *testing.T) {
 }
 
 const waitingOnGate = "[[handler]]\nname = \"record\"\nkind = \"log\"\n[[route]]\nname = \"all\"\nhandler = \"record\"\n"
+
+// A person at a terminal sees a bar while a file of events is handed in, and the
+// summary when it is gone.
+func TestSendBatch_ShowsABarAtATerminal(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, routes)
+	s.start(t)
+	file := s.write(t, "many", strings.Repeat("{\"type\":\"t\"}\n", 3000))
+	code, screen := newTerminal(t, 79).run(t, s, "", "", "send", "--batch", file)
+	require.Zero(t, code, screen)
+	require.Contains(t, screen, "[#")
+	require.Contains(t, screen, "%  1000 events")
+	require.Contains(t, screen, "3000 events handed in: 3000 new")
+	require.Less(t, strings.LastIndex(screen, "[#"), strings.LastIndex(screen, "\x1b[K"), "the bar goes away")
+	r := s.run(t, "send", "--batch", s.write(t, "more", strings.Repeat("{\"type\":\"u\"}\n", 10_000)))
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, "10000 events handed in 100%\n", r.err, "a line where there is no terminal")
+}
