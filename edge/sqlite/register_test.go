@@ -36,7 +36,11 @@ func TestRegister_WhatIsNotStoredIsNotInForce(t *testing.T) {
 	cs, err := s.Claim(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, cs, 2, "the old limit")
+	left := 3 // of h; which handler is served first is open
 	for _, c := range cs {
+		if c.Target.Handler == "h" {
+			left--
+		}
 		require.Equal(t, int64(1), c.Serial)
 		require.Equal(t, edge.Once, c.Effect)
 		xs, err := s.Executions(t.Context(), c.Delivery)
@@ -52,8 +56,10 @@ func TestRegister_WhatIsNotStoredIsNotInForce(t *testing.T) {
 	require.NoError(t, s.Register(t.Context(), []edge.Registration{next}, 50, 30_000))
 	cs, err = s.Claim(t.Context(), 10)
 	require.NoError(t, err)
-	require.Len(t, cs, 1)
-	require.Equal(t, int64(2), cs[0].Serial)
+	require.Len(t, cs, left)
+	for _, c := range cs {
+		require.Equal(t, int64(2), c.Serial)
+	}
 	edgetest.CheckInvariants(t, s)
 }
 
