@@ -66,7 +66,10 @@ type endpoint struct {
 	until   time.Duration // on Clock.Mono: end of the rest
 	rests   int           // since the episode began
 	episode Episode
-	gone    bool // its gate was put off, and that was told
+	// revision is that of the handler's configuration when results of it were
+	// weighed last.
+	revision string
+	gone     bool // its gate was put off, and that was told
 
 	ramp int // deliveries at once while it starts slowly; 0 = all that are allowed
 }

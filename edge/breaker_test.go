@@ -494,6 +494,39 @@ func TestR24_AHandlerThatLeavesParksItsDeliveries(t *testing.T) {
 	})
 }
 
+// What failed in an earlier revision of a handler's configuration counts no more:
+// after a reload, and after a restart, it is tried at once.
+func TestAMendedHandlerIsTriedAtOnce(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint(restart), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var a told
+				options := func(revision string, answer edge.Result) edge.Options {
+					h := handler("h", edge.Idempotent, func(context.Context, *edge.Claim) edge.Result { return answer })
+					h.Retry, h.Breaker, h.Revision = patient, edge.Breaker{Failures: 2}, revision
+					return edge.Options{Handlers: []edge.HandlerSpec{h, a.spec()}, Router: edge.RouterFunc(alerts)}
+				}
+				b := newBench(t, options("1", edge.TryAgain("http_404", ""))).start()
+				id := b.enqueue("1", "k")
+				for b.handlerInfo("h").ResumeMS-b.model.Clock().NowMS() < 4*time.Minute.Milliseconds() {
+					time.Sleep(time.Second)
+				}
+				began := time.Now()
+				if restart {
+					b.finish()
+					b = benchOn(t, b.model.Open(nil), options("2", edge.Done())).start()
+				} else {
+					require.NoError(t, b.Reload(t.Context(), options("2", edge.Done())))
+				}
+				b.await(id, edge.Succeeded)
+				require.Less(t, time.Since(began), time.Minute)
+				require.Equal(t, []string{"fencepost.handler.failing", "fencepost.handler.recovered"}, a.types())
+				b.finish()
+			})
+		})
+	}
+}
+
 func TestBreakerAndUplinkOptionsAreJudged(t *testing.T) {
 	t.Parallel()
 	ok := func(context.Context, *edge.Claim) edge.Result { return edge.Done() }

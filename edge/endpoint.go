@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -46,23 +47,22 @@ func (e *Engine) recall(ctx context.Context) error {
 	for _, info := range infos {
 		if info.Episode.BeganMS != 0 {
 			p := e.ends.of(info.Name)
-			p.episode, p.open, p.ramp = info.Episode, true, 1
+			p.episode, p.open, p.ramp, p.revision = info.Episode, true, 1, info.Revision
 		}
 	}
 	return nil
 }
 
 // equip brings endpoints and uplinks in line with r: uplinks by name keep what is
-// known of them, and a handler of another revision than in old begins anew.
-func (e *Engine) equip(r, old *roster) {
-	for _, name := range e.equipped(r, old) {
-		e.keepEpisode(name, Episode{})
-	}
-}
-
-// equipped returns the handlers whose episodes are over because nothing weighs
-// their results any more.
-func (e *Engine) equipped(r, old *roster) (over []string) {
+// known of them, and what failed in another revision of a handler counts no more.
+// It returns the handlers whose rest is over for that.
+func (e *Engine) equip(r, old *roster) (mended []string) {
+	episodes := map[string]Episode{} // that have changed
+	defer func() {
+		for name, ep := range episodes {
+			e.keepEpisode(name, ep)
+		}
+	}()
 	now := e.clock.NowMS()
 	e.ends.mu.Lock()
 	defer e.ends.mu.Unlock()
@@ -79,23 +79,46 @@ func (e *Engine) equipped(r, old *roster) (over []string) {
 	for name, h := range r.handlers {
 		if !h.watched() {
 			if p := e.ends.byName[name]; p != nil && p.episode.BeganMS != 0 {
-				over = append(over, name)
+				episodes[name] = Episode{} // nothing weighs its results any more
 			}
 			delete(e.ends.byName, name)
 			continue
 		}
 		p := e.ends.of(name)
-		if old == nil {
-			if h.spec.Uplink != "" {
-				p.ramp = 1 // the first try tells whether we are online
+		if old == nil && h.spec.Uplink != "" {
+			p.ramp = 1 // the first try tells whether we are online
+		}
+		if p.revision != "" && p.revision != h.spec.Revision && (p.streak > 0 || p.open || p.episode.BeganMS != 0) {
+			p.reopen(now)
+			mended = append(mended, name)
+			if p.episode.BeganMS != 0 {
+				episodes[name] = p.episode
 			}
+		}
+		p.revision = h.spec.Revision
+	}
+	return mended
+}
+
+// endRests opens the gates of handlers that rest because they failed in an earlier
+// revision.
+func (e *Engine) endRests(ctx context.Context, mended []string) {
+	if len(mended) == 0 {
+		return
+	}
+	infos, err := e.store.Handlers(ctx)
+	if err != nil {
+		e.storeFault("look at the gates", err)
+		return
+	}
+	for _, info := range infos {
+		if info.Gate != GatePaused || info.GateCode != CodeEndpointFailing || !slices.Contains(mended, info.Name) {
 			continue
 		}
-		if was := old.handlers[name]; was != nil && was.spec.Revision != h.spec.Revision {
-			p.reopen(now)
+		if _, err := e.store.SetGate(ctx, info.Name, GateOn, "", 0); err != nil {
+			e.storeFault("open the gate", err)
 		}
 	}
-	return over
 }
 
 // limitOf is how many deliveries of a handler may run at once now.

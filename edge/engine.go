@@ -102,8 +102,9 @@ func New(store Store, o Options) (*Engine, error) {
 	e.know(first)
 	err := e.recall(e.bg)
 	if err == nil {
-		e.equip(first, nil)
+		mended := e.equip(first, nil)
 		err = e.register(e.bg, first)
+		e.endRests(e.bg, mended)
 	}
 	if err != nil {
 		store.Watch(nil)

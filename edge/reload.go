@@ -169,12 +169,13 @@ func (e *Engine) Reload(ctx context.Context, o Options) error {
 	// The router first: no event is then owed to a handler that is going away,
 	// and one that is owed to a handler that is coming waits a moment for it.
 	e.know(next)
-	e.equip(next, old)
+	mended := e.equip(next, old)
 	ctx = context.WithoutCancel(ctx)
 	if err := e.register(ctx, next); err != nil {
 		e.goBack(ctx, old, next)
 		return fmt.Errorf("register handlers: %w", err)
 	}
+	e.endRests(ctx, mended)
 	e.retire(old)
 	e.SetRetention(next.o.Retention)
 	e.applyAllSpares()
@@ -223,7 +224,7 @@ func (e *Engine) mayReload() error {
 func (e *Engine) goBack(ctx context.Context, old, failed *roster) {
 	restored := old.again(failed.serial + 1)
 	e.know(restored)
-	e.equip(restored, failed)
+	_ = e.equip(restored, failed)
 	err := e.register(ctx, restored)
 	if err != nil { // what was claimed under either finds its handler
 		e.storeFault("register the handlers again", err)
