@@ -55,6 +55,9 @@ faults-long: ## the same with 200 syncs, 500 errors and 500 kills (about 20 minu
 	FENCEPOST_SYNCS=200 FENCEPOST_ERRORS=500 FENCEPOST_WRITES=500 \
 		$(GO) test -tags faults -count=1 -v -timeout 90m -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits' ./edge/internal/crash
 
+disk-full: ## fill, take away and make read-only the disk of a node at work (needs root, e2fsprogs and loop devices)
+	$(GO) test -tags faults -count=1 -v -timeout 15m -run 'TestP4_Disk|TestP6_TheFile' ./edge/internal/crash
+
 lint: ## gofmt, vet and golangci-lint (pinned in .ci/tools)
 	@test -z "$$(gofmt -l edge handlers main.go)" || { gofmt -l edge handlers main.go; echo 'run gofmt -w on these'; exit 1; }
 	$(GO) vet ./...

@@ -18,7 +18,7 @@ import (
 // never waits for a reader: it tries, and goes on.
 type logBounds struct{ soft, hard, most int64 }
 
-var standardLog = logBounds{soft: 16 << 20, hard: 32 << 20, most: 48 << 20}
+var standardLog = logBounds{soft: 16 << 20, hard: 28 << 20, most: 40 << 20}
 
 // logKeeper keeps the log short. It belongs to the writer's goroutine.
 type logKeeper struct {
@@ -29,6 +29,7 @@ type logKeeper struct {
 	holding bool          // reads are kept waiting
 	since   time.Duration // monotonic time at which that began
 	retryAt time.Duration // monotonic time of the next try; 0 = none is due
+	foreign bool          // ending the reads of this process did not help
 	alarmed bool
 	tries   int64 // tries that a snapshot made fail
 }
@@ -48,12 +49,14 @@ func (w *writer) tendLog() {
 	}
 	k.size = fi.Size()
 	k.peak = max(k.peak, k.size)
-	mono := w.clock.Mono()
-	switch {
-	case k.size < k.bounds.soft:
+	if k.size < k.bounds.soft {
 		w.logIsShort()
 		return
-	case mono < k.retryAt:
+	}
+	w.store.space.logIs(k.size >= k.bounds.most)
+	mono := w.clock.Mono()
+	rests := mono < k.retryAt && (k.foreign || k.size < k.bounds.hard || k.retryAt-mono <= logRetry)
+	if rests {
 		return
 	}
 	if w.truncateLog() {
@@ -61,19 +64,24 @@ func (w *writer) tendLog() {
 		w.logIsShort()
 		return
 	}
+	w.tendLater(mono)
+}
+
+// tendLater makes way for the next try, as a snapshot was in the way of this one.
+func (w *writer) tendLater(mono time.Duration) {
+	k := &w.keeper
 	k.tries++
 	k.retryAt = mono + logRetry
-	switch {
-	case k.size >= k.bounds.hard:
+	w.holdReads(mono)
+	hard := k.size >= k.bounds.hard
+	if hard {
 		w.logIsLong(w.store.readers.cut())
-		w.holdReads(mono)
-	case !k.holding:
-		w.holdReads(mono)
-	case mono >= k.since+logHold: // a snapshot of another process, or one that takes its time
+	}
+	if mono >= k.since+logHold {
+		k.foreign = hard // those of this process are ended: it is another's
 		w.releaseReads()
 		k.retryAt = mono + logRest
 	}
-	w.store.space.logIs(k.size >= k.bounds.most)
 }
 
 func (w *writer) holdReads(mono time.Duration) {
@@ -104,7 +112,7 @@ func (w *writer) logIsShort() {
 	if k.alarmed {
 		w.store.log.Info("the log of the database is short again", "log_bytes", k.size)
 	}
-	k.alarmed, k.retryAt = false, 0
+	k.alarmed, k.foreign, k.retryAt = false, false, 0
 	w.store.space.logIs(false)
 }
 

@@ -46,6 +46,13 @@ const (
 
 func newLoad(t *testing.T) *load {
 	t.Helper()
+	return newLoadOn(t, "work", func(rest string) *node { return newNode(t, rest) })
+}
+
+// newLoadOn is newLoad with commands that run what does, on a node that make makes
+// of handlers and routes.
+func newLoadOn(t *testing.T, does string, make func(rest string) *node) *load {
+	t.Helper()
 	l := &load{t: t, rng: seeded(t), ledger: t.TempDir(), again: map[string]int{}, ruled: map[string]bool{}}
 	var tick atomic.Uint64
 	l.receiver = newReceiver(t, func(done <-chan struct{}, _ arrival) int {
@@ -56,11 +63,11 @@ func newLoad(t *testing.T) *load {
 		}
 		return http.StatusNoContent
 	})
-	l.n = newNode(t, l.receiver.webhook(hook, "retry_schedule_s = [1]", "max_losses = 1000")+
-		program(once, "work", l.ledger, "concurrency = 2")+
-		program(idem, "work", l.ledger, "concurrency = 2", `effect = "idempotent"`, "retry_base_s = 1", "max_losses = 1000")+
-		route(hook, "hook.*")+route(once, "once.*")+route(idem, "idem.*")+
-		route(hook, "all.*")+route(once, "all.*")+route(idem, "all.*"))
+	l.n = make(l.receiver.webhook(hook, "retry_schedule_s = [1]", "max_losses = 1000") +
+		program(once, does, l.ledger, "concurrency = 2") +
+		program(idem, does, l.ledger, "concurrency = 2", `effect = "idempotent"`, "retry_base_s = 1", "max_losses = 1000") +
+		route(hook, "hook.*") + route(once, "once.*") + route(idem, "idem.*") +
+		route(hook, "all.*") + route(once, "all.*") + route(idem, "all.*"))
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	l.target = func() string { return *l.n.addr.Load() }
 	t.Cleanup(func() { l.stop(); l.goes.Wait() })

@@ -70,6 +70,8 @@ func runProgram() int {
 			leaveChild()
 		}
 		wait(time.Duration(fence*7919%60) * time.Millisecond)
+	case "steady": // leaves nothing behind
+		wait(10 * time.Millisecond)
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		note("ignores", nil)
