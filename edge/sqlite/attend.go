@@ -32,6 +32,10 @@ func (s *Store) attend(ctx context.Context) error {
 		return err
 	}
 	s.names = append(st.former, edge.OneName(st.node)...)
+	if s.o.restored != nil {
+		s.found = s.o.restored
+		s.found.foundChain = st.seq.chain
+	}
 	switch {
 	case s.o.OnLoss == LossLook:
 		return nil
@@ -183,8 +187,18 @@ func (tx *tx) recordFinding(f *finding, here host) (renamed string, err error) {
 	                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`
 	tx.wrote = true
 	err = tx.row(insert, f.FoundMS, string(f.Kind), f.ExpectedNo, f.expectedChain, f.FoundNo, f.foundChain, f.Detail, f.Lost, f.Hold).Scan(&f.ID)
-	if err != nil || !f.rename {
+	if err != nil {
 		return "", err
+	}
+	if a := f.accepted; a.Reason != "" {
+		f.AcceptedMS, f.AcceptedBy, f.AcceptedReason = tx.now, a.By, a.Reason
+		const accept = `UPDATE losses SET accepted_ms = ?, accepted_by = ?, accepted_reason = ? WHERE id = ?`
+		if err := tx.exec(accept, tx.now, a.By, a.Reason, f.ID); err != nil {
+			return "", err
+		}
+	}
+	if !f.rename {
+		return "", nil
 	}
 	return tx.renameNode()
 }

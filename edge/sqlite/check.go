@@ -108,7 +108,7 @@ var rules = [...]rule{
 		 UNION ALL SELECT 'bytes.unrouted', coalesce(sum(length(data)), 0) FROM events e
 		 WHERE e.data IS NOT NULL AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event = e.id)) n
 		LEFT JOIN counters c ON c.name = n.class WHERE coalesce(c.value, 0) <> n.n`},
-	{"loss_is_accepted", `
+	{acceptedRule, `
 		SELECT 'loss ' || l.id || ': ' || l.detail FROM losses l INDEXED BY losses_open WHERE l.hold = 1 AND l.lost = 1 AND l.accepted_ms IS NULL`},
 	{"open_event_has_body", `
 		SELECT 'event ' || e.id FROM events e WHERE e.data IS NULL
@@ -123,38 +123,51 @@ func (s *Store) Check(ctx context.Context, full bool) ([]edge.Violation, error) 
 		return nil, edge.ErrClosed
 	}
 	err := s.readWhole(ctx, func(ctx context.Context, q queryer) error {
-		vs = s.unattended()
-		for _, r := range rules {
-			var lines []string
-			if err := q.SelectContext(ctx, &lines, r.query+fmt.Sprintf(" LIMIT %d", maxViolations)); err != nil {
-				return fmt.Errorf("%s: %w", r.name, err)
-			}
-			for _, l := range lines {
-				vs = append(vs, edge.Violation{Rule: r.name, Detail: l})
-			}
-		}
-		pragma := "PRAGMA quick_check"
-		if full {
-			pragma = "PRAGMA integrity_check"
-		}
-		var lines []string
-		if err := q.SelectContext(ctx, &lines, pragma); err != nil {
-			return err
-		}
-		for _, l := range lines {
-			if l != "ok" {
-				vs = append(vs, edge.Violation{Rule: "sqlite", Detail: l})
-			}
-		}
-		if !full {
-			return nil
-		}
-		bad, err := checkBodies(ctx, q)
-		vs = append(vs, bad...)
+		found, err := examine(ctx, q, true, full)
+		vs = append(s.unattended(), found...)
 		return err
 	})
 	return vs, err
 }
+
+// examine checks a whole file: invariants (of the present schema), what SQLite can
+// tell of its own structure, and when full also each body.
+func examine(ctx context.Context, q queryer, invariants, full bool) ([]edge.Violation, error) {
+	var vs []edge.Violation
+	for _, r := range rules {
+		if !invariants {
+			break
+		}
+		var lines []string
+		if err := q.SelectContext(ctx, &lines, r.query+fmt.Sprintf(" LIMIT %d", maxViolations)); err != nil {
+			return vs, fmt.Errorf("%s: %w", r.name, err)
+		}
+		for _, l := range lines {
+			vs = append(vs, edge.Violation{Rule: r.name, Detail: l})
+		}
+	}
+	pragma := "PRAGMA quick_check"
+	if full {
+		pragma = "PRAGMA integrity_check"
+	}
+	var lines []string
+	if err := q.SelectContext(ctx, &lines, pragma); err != nil {
+		return vs, err
+	}
+	for _, l := range lines {
+		if l != "ok" {
+			vs = append(vs, edge.Violation{Rule: "sqlite", Detail: l})
+		}
+	}
+	if !full {
+		return vs, nil
+	}
+	bad, err := checkBodies(ctx, q)
+	return append(vs, bad...), err
+}
+
+// acceptedRule is not of the data: it holds when a person has decided.
+const acceptedRule = "loss_is_accepted"
 
 // readWhole runs fn on one snapshot and a connection of its own: it may take long,
 // which would leave the pool a reader short, and on a connection that was opened
@@ -182,22 +195,31 @@ func (s *Store) readAlone(ctx context.Context, fn func(ctx context.Context, q qu
 	return readError(fn(ctx, tx))
 }
 
-// checkBodies compares each stored body with its SHA-256, which finds the
-// flipped bits that SQLite's own check cannot see.
+// checkBodies compares each stored body with its SHA-256 and each identity with
+// its hash, which finds the flipped bits that SQLite's own check cannot see.
 func checkBodies(ctx context.Context, q queryer) ([]edge.Violation, error) {
-	rows, err := q.QueryxContext(ctx, `SELECT `+eventColumns+`, sha256 FROM events WHERE data IS NOT NULL ORDER BY id`)
+	// The columns are those of the first schema: copies of older files are
+	// checked too.
+	const query = `SELECT id, hash, source, event_id, type, coalesce(subject, ''), coalesce(content_type, ''), data, data IS NULL, sha256
+	               FROM events ORDER BY id`
+	rows, err := q.QueryxContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	var vs []edge.Violation
 	for rows.Next() && len(vs) < maxViolations {
+		var e edge.Event
+		var hash int64
+		var pruned bool
 		var digest []byte
-		e, err := scanEvent(withExtra{rows, &digest})
-		if err != nil {
+		if err := rows.Scan(&e.N, &hash, &e.Source, &e.ID, &e.Type, &e.Subject, &e.ContentType, &e.Data, &pruned, &digest); err != nil {
 			return vs, err
 		}
-		if sum := e.Digest(); !bytes.Equal(sum[:], digest) {
+		if keyHash(e.Source, e.ID) != hash {
+			vs = append(vs, edge.Violation{Rule: "event_identity", Detail: fmt.Sprintf("event %d", e.N)})
+		}
+		if sum := e.Digest(); !pruned && !bytes.Equal(sum[:], digest) {
 			vs = append(vs, edge.Violation{Rule: "body_sha256", Detail: fmt.Sprintf("event %d", e.N)})
 		}
 	}

@@ -1,7 +1,12 @@
 package sqlite_test
 
 import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -189,6 +194,74 @@ func TestP7_FullCheckFindsAFlippedBit(t *testing.T) {
 		require.Empty(t, rulesBroken(t, path, false), "the short check does not read bodies")
 		require.Equal(t, []string{"body_sha256"}, rulesBroken(t, path, true), text)
 	}
+}
+
+// TestP7_EveryFlippedBitOfABodyIsFound sweeps over bits of bodies in the file
+// itself, short ones within their page and long ones in pages of their own.
+// FENCEPOST_MUTATIONS makes it longer.
+func TestP7_EveryFlippedBitOfABodyIsFound(t *testing.T) {
+	t.Parallel()
+	flips, err := strconv.Atoi(getenv("FENCEPOST_MUTATIONS", "100"))
+	require.NoError(t, err)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	path := dbPath(t)
+	s, err := sqlite.Open(path, sqlite.Options{})
+	require.NoError(t, err)
+	var bodies [][]byte
+	for n := range 12 {
+		body := make([]byte, 600+n*1500)
+		for i := range body {
+			body[i] = byte(rng.Uint32())
+		}
+		bodies = append(bodies, body[:200]) // this much is on the first page of any
+		sub := submission(fmt.Sprint(n), "x")
+		sub.Event.Data = body
+		_, err := s.Accept(t.Context(), []edge.Submission{sub})
+		require.NoError(t, err)
+		for at := 200; at+512 < len(body); at += 4096 {
+			bodies = append(bodies, body[at:at+256])
+		}
+	}
+	require.NoError(t, s.Close())
+	db := raw(t, path)
+	exe(t, db, `VACUUM`) // no page holds a body that is no longer there
+	require.NoError(t, db.Close())
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	hit, sqlites := 0, 0
+	for hit < flips {
+		piece := bodies[rng.IntN(len(bodies))]
+		at := bytes.Index(whole, piece[:64])
+		if at < 0 || bytes.Count(whole, piece[:64]) > 1 {
+			continue // cut by the end of a page, or there is a dead copy in the gap of one
+		}
+		damaged := bytes.Clone(whole)
+		damaged[at+rng.IntN(64)] ^= 1 << rng.IntN(8)
+		require.NoError(t, os.WriteFile(path, damaged, 0o600))
+		require.Equal(t, []string{"body_sha256"}, rulesBroken(t, path, true))
+		var ok string
+		db := raw(t, path)
+		require.NoError(t, db.QueryRow(`PRAGMA integrity_check`).Scan(&ok))
+		require.NoError(t, db.Close())
+		if ok != "ok" {
+			sqlites++
+		}
+		hit++
+	}
+	t.Logf("%d of %d flipped bits found; integrity_check alone found %d", hit, flips, sqlites)
+	require.Less(t, sqlites, flips, "SQLite's own check does not do")
+}
+
+// TestFullCheckFindsAnIdentityThatChanged: source and id have a hash that an
+// index is made of.
+func TestFullCheckFindsAnIdentityThatChanged(t *testing.T) {
+	t.Parallel()
+	path := specimen(t)
+	corrupt(t, path, `UPDATE events SET event_id = 'q' WHERE event_id = 'a'`)
+	require.Empty(t, rulesBroken(t, path, false))
+	require.Equal(t, []string{"event_identity"}, rulesBroken(t, path, true))
 }
 
 // TestCheckPassesOnSQLitesOwn: damage below the rows is reported under its own name.

@@ -261,3 +261,27 @@ func MarkForTest(db string) (no int64, err error) {
 	r, err := readMark(db)
 	return r.no, err
 }
+
+// StepsForTest tells fn of each step of an upgrade.
+func StepsForTest(o Options, fn func(string)) Options {
+	o.step = fn
+	return o
+}
+
+// FreeForTest makes the disk look as if it had so much left.
+func FreeForTest(o Options, bytes int64) Options {
+	o.free = &bytes
+	return o
+}
+
+// RestoreStepsForTest tells fn of each step of a restore.
+func RestoreStepsForTest(o RestoreOptions, fn func(string)) RestoreOptions {
+	o.step = fn
+	return o
+}
+
+// RestoreOnForTest restores on another machine.
+func RestoreOnForTest(o RestoreOptions, machine uint64, boot byte) RestoreOptions {
+	o.fake = HostForTest(Options{}, machine, boot).fake
+	return o
+}

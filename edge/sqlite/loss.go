@@ -3,7 +3,6 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"fencepost/edge"
 )
@@ -31,9 +30,10 @@ type finding struct {
 	edge.Loss
 	expectedChain int64
 	foundChain    int64
-	over          sequences // ids that the side file has seen given out
-	rename        bool      // what is numbered from now on bears a new name
-	jump          bool      // ids may have been given out that the file does not know
+	over          sequences    // ids that the side file has seen given out
+	rename        bool         // what is numbered from now on bears a new name
+	accepted      edge.Decided // of a restore, by whoever did it
+	jump          bool         // ids may have been given out that the file does not know
 }
 
 // LossError says that a database was not opened because something was lost. It
@@ -101,7 +101,7 @@ func judge(r record, markErr error, st *fileState, here host, alone bool) *findi
 
 // content judges the commits.
 func (f *finding) content(r *record, st *fileState, here host, alone bool) {
-	node := strings.TrimRight(string(r.node[:]), "\x00")
+	node := r.nodeName()
 	known := node == st.node
 	for _, name := range st.former {
 		known = known || name.Node == node

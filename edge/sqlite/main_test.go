@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "create":
 		childCreate(os.Args[1])
+	case "upgrade":
+		childUpgrade(os.Args[1], os.Args[2])
+	case "restore":
+		childRestore(os.Args[1], os.Args[2], os.Args[3])
 	case "midnight":
 		childMidnight(os.Args[1], os.Args[2])
 	case "store":

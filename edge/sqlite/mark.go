@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -65,6 +66,9 @@ func (r *record) encode() []byte {
 	sum := sha256.Sum256(b)
 	return append(b, sum[:8]...)
 }
+
+// nodeName is the node that the database had.
+func (r *record) nodeName() string { return strings.TrimRight(string(r.node[:]), "\x00") }
 
 func flag(b bool) byte {
 	if b {

@@ -51,8 +51,9 @@ func SchemaVersion() int {
 	return ms[len(ms)-1].version
 }
 
-// migrate brings the file to the newest schema, one transaction per step.
-func migrate(ctx context.Context, conn *sqlx.Conn) error {
+// migrate brings the file to the newest schema, one transaction per step. step is
+// told of each before it begins.
+func migrate(ctx context.Context, conn *sqlx.Conn, step func(string)) error {
 	var have int
 	if err := conn.GetContext(ctx, &have, "PRAGMA user_version"); err != nil {
 		return err
@@ -61,6 +62,7 @@ func migrate(ctx context.Context, conn *sqlx.Conn) error {
 		if m.version <= have {
 			continue
 		}
+		step(fmt.Sprintf("migrate %d", m.version))
 		script := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\nPRAGMA user_version = %d;\nPRAGMA application_id = %d;\nCOMMIT;", m.sql, m.version, applicationID)
 		if _, err := conn.ExecContext(ctx, script); err != nil {
 			_, _ = conn.ExecContext(ctx, "ROLLBACK")
@@ -83,7 +85,7 @@ func Schema(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := migrate(ctx, conn); err != nil {
+	if err := migrate(ctx, conn, noStep); err != nil {
 		return "", err
 	}
 	var objects []string

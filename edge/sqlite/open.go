@@ -233,6 +233,11 @@ func inspectHeader(ctx context.Context, path string) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
+	return inspectVersion(ctx, db, path)
+}
+
+// inspectVersion reads whose database it is, and of which schema.
+func inspectVersion(ctx context.Context, db *sqlx.DB, path string) error {
 	var app, version int
 	if err := db.GetContext(ctx, &app, "PRAGMA application_id"); err != nil {
 		return fmt.Errorf("%s is not a SQLite database: %w", path, err)
@@ -307,7 +312,7 @@ func fill(ctx context.Context, name string, o Options, nowMS int64) error {
 			return err
 		}
 	}
-	if err := migrate(ctx, conn); err != nil {
+	if err := migrate(ctx, conn, noStep); err != nil {
 		return err
 	}
 	const insert = `INSERT INTO settings (name, value) VALUES ('node', ?), ('created_ms', ?), ('last_seen_ms', ?), ('machine', ?)`

@@ -56,7 +56,10 @@ type Options struct {
 	// way can still be stored; 0 means none.
 	ReserveBytes int64
 
-	fake *host // instead of this machine, in tests
+	free     *int64       // instead of the free bytes of the disk, in tests
+	fake     *host        // instead of this machine, in tests
+	restored *finding     // the database is a backup that is being restored
+	step     func(string) // told of each step of an upgrade, in tests
 }
 
 // Store is the SQLite implementation of [edge.Store]. It is safe for use by many
@@ -83,6 +86,7 @@ type Store struct {
 	refused atomic.Int64 // events refused: backlog or space
 	bounds  listBounds
 
+	copies       copies
 	here         host      // this machine
 	found        *finding  // what attend found, nil when all is well
 	next         record    // of the side file
@@ -117,7 +121,7 @@ func Open(path string, o Options) (*Store, error) {
 		o.ReadTimeout = 5 * time.Second
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = discard
 	}
 	s, err := openOnce(path, o)
 	if err != nil && giveForOpening(path) {
@@ -128,8 +132,11 @@ func Open(path string, o Options) (*Store, error) {
 	return s, err
 }
 
+var discard = slog.New(slog.DiscardHandler)
+
 func openOnce(path string, o Options) (*Store, error) {
 	s := &Store{path: path, o: o, owner: edge.NewName(), log: o.Logger, bounds: standardBounds}
+	s.copies.ctx, s.copies.stop = context.WithCancel(context.Background())
 	s.SetLimits(o.Limits)
 	if err := s.open(context.Background()); err != nil {
 		_ = s.closeHandles()
@@ -199,7 +206,7 @@ func (s *Store) openWriter(ctx context.Context) error {
 			_ = conn.Close()
 		}
 	}()
-	if err := migrate(ctx, conn); err != nil {
+	if err := s.upgrade(ctx, conn); err != nil {
 		return err
 	}
 	// The latest time that this file knows to have passed.
@@ -260,6 +267,9 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.copies.stop()
+	s.copies.mu.Lock() // a copy gives the connection up before it goes
+	defer s.copies.mu.Unlock()
 	s.w.close()
 	return s.closeHandles()
 }

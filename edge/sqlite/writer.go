@@ -55,6 +55,7 @@ type writer struct {
 
 	mu     sync.Mutex
 	inbox  []*op
+	asides []*aside
 	closed bool
 	wake   chan struct{} // capacity 1
 	ended  chan struct{}
@@ -225,6 +226,7 @@ func (w *writer) loop() {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	for {
+		w.runAsides()
 		batch := w.gather()
 		if len(batch) == 0 && !w.claimDue() && !w.syncDue() {
 			if w.logDue() {
@@ -246,7 +248,7 @@ func (w *writer) loop() {
 func (w *writer) isClosed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed && len(w.inbox) == 0
+	return w.closed && len(w.inbox) == 0 && len(w.asides) == 0
 }
 
 // sleep waits for an operation, or for the moment at which something becomes
