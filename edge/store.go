@@ -310,7 +310,7 @@ type TargetInfo struct {
 	Version int64
 }
 
-// HandlerInfo is the stored state of a handler.
+// HandlerInfo is the state of a handler.
 type HandlerInfo struct {
 	Name     string
 	Gate     Gate
@@ -322,6 +322,15 @@ type HandlerInfo struct {
 	Rate        Rate
 	RateReadyMS int64   // until when the rate limit lets nothing be claimed; 0 = it does not hold anything up
 	Episode     Episode // BeganMS 0 = its other side does not fail
+}
+
+// At is the handler as it is at a time: a gate whose pause is over is on. The
+// end of a pause is no write.
+func (h HandlerInfo) At(nowMS int64) HandlerInfo {
+	if h.Gate == GatePaused && h.ResumeMS <= nowMS {
+		h.Gate, h.GateCode, h.ResumeMS = GateOn, "", 0
+	}
+	return h
 }
 
 // DeliveryFilter selects deliveries for a page. Zero fields select all.

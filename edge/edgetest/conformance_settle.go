@@ -46,7 +46,12 @@ func gatesAreTestedAtClaimAndStart(t *testing.T, r *rig) {
 	r.setGate(edge.GatePaused, r.clock.NowMS()+5000)
 	r.pass(4999 * time.Millisecond)
 	require.Empty(t, r.claim(10))
+	require.Equal(t, edge.GatePaused, r.gate("h").Gate)
 	r.pass(time.Millisecond)
+	paused := r.gate("h")
+	require.Equal(t, edge.GateOn, paused.Gate, "a pause that is over is none")
+	require.Empty(t, paused.GateCode)
+	require.Zero(t, paused.ResumeMS)
 	require.Len(t, r.claim(10), 2, "a pause ends by itself")
 
 	r.setGate(edge.GateOff, 0)

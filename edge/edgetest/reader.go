@@ -284,7 +284,7 @@ func before(a, b edge.Target) bool {
 
 // handlerInfo is a handler as it is shown now.
 func (t *tx) handlerInfo(h *handler) edge.HandlerInfo {
-	info := h.HandlerInfo
+	info := h.HandlerInfo.At(t.nowMS)
 	if ready := h.Rate.ReadyMS(h.fullUS); ready > t.nowMS {
 		info.RateReadyMS = ready
 	}

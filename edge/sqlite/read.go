@@ -169,7 +169,7 @@ func scanHandlerInfo(row rowScanner, now int64) (edge.HandlerInfo, error) {
 	if ready := h.Rate.ReadyMS(fullUS); ready > now {
 		h.RateReadyMS = ready
 	}
-	return h, err
+	return h.At(now), err
 }
 
 // Handlers returns all handlers by name; see [edge.Reader].

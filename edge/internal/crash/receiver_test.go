@@ -26,6 +26,7 @@ type arrival struct {
 	target   string
 	delivery string
 	event    string // CloudEvents id
+	kind     string // CloudEvents type
 	fence    int64
 	attempt  int
 	tries    int // arrivals of the key, this one included
@@ -90,7 +91,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	attempt, _ := strconv.Atoi(h.Get("Fencepost-Attempt"))
 	a := &arrival{
 		life: h.Get(lifeHeader), key: h.Get("Webhook-Id"), target: h.Get("Fencepost-Target"), delivery: h.Get("Fencepost-Delivery"),
-		event: h.Get("Ce-Id"), fence: fence, attempt: attempt, at: time.Now(),
+		event: h.Get("Ce-Id"), kind: h.Get("Ce-Type"), fence: fence, attempt: attempt, at: time.Now(),
 	}
 	if !r.begin(a, req.Context()) {
 		return
