@@ -4,9 +4,10 @@
 //
 // # The network listener
 //
-// [NewHandler] serves three routes and nothing else.
+// [NewHandler] serves the routes of [NetworkRoutes] and nothing else.
 //
 //	POST /v1/events   takes one event or a batch; needs the bearer token
+//	GET  /metrics     the metrics; needs a token of its own
 //	GET  /healthz     200 while the store answers, else 503
 //	GET  /readyz      200 while the node takes and dispatches events, else 503
 //
@@ -28,8 +29,11 @@
 // One event: 202 when it is new, 200 when the same source and id were accepted
 // before, and the body is a [Receipt]. Both mean that the event is stored: no
 // answer of the 2xx class is sent before the commit. 409 says that the source
-// and id are taken by other content, or 422 when the id came from an
-// Idempotency-Key.
+// and id are taken by other content.
+//
+// A request with an Idempotency-Key, in any form, is carried out once: see
+// [HeaderReplayed]. The same request gets the stored status and body again,
+// another one under the key 422.
 //
 // A batch: a malformed event refuses the whole batch with 400, and nothing is
 // stored. Otherwise the body is an array of [BatchItem] in the order of the
@@ -39,5 +43,5 @@
 //
 // Every error is a problem document (RFC 9457, application/problem+json) with a
 // stable member code; see [Problem]. Faults of fields are in its member errors.
-// A storage fault is always 503.
+// A storage fault is always 503; a full backlog or disk is 507.
 package api

@@ -154,7 +154,7 @@ func (w *writer) backlogIsFull(l *Limits, open int64) {
 	if len(l.DropOldest) > 0 {
 		policy = "the oldest waiting deliveries are dropped"
 	}
-	w.store.log.Warn("the backlog has reached its bound: "+policy, "open_bytes", open, "max_backlog_bytes", l.MaxBacklogBytes)
+	w.store.log.Warn("the backlog has reached its bound", "policy", policy, "open_bytes", open, "max_backlog_bytes", l.MaxBacklogBytes)
 }
 
 // committed says once that a backlog at its bound has room again.

@@ -345,7 +345,7 @@ func (w *writer) putMark() error {
 		m.behind = false
 	case wantOfSpace(err):
 		if !m.behind {
-			w.store.log.Warn("the side file could not be written; it is written again with the next commit", "error", err)
+			w.store.log.Warn("the side file could not be written; it is written again with the next commit", "err", err)
 		}
 		m.behind = true
 		return nil

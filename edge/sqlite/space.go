@@ -131,7 +131,7 @@ func (sp *space) refill(free int64) {
 	}
 	if err := r.make(); err != nil {
 		if !sp.spent.Load() {
-			sp.s.log.Warn("the reserve for a full disk could not be made", "path", r.path, "error", err)
+			sp.s.log.Warn("the reserve for a full disk could not be made", "path", r.path, "err", err)
 		}
 		return
 	}
@@ -221,7 +221,7 @@ func (sp *space) full() {
 	first := !sp.spent.Swap(true)
 	if sp.kept.Swap(0) > 0 {
 		if err := sp.reserve.give(); err != nil {
-			sp.s.log.Error("the reserve could not be given up", "path", sp.reserve.path, "error", err)
+			sp.s.log.Error("the reserve could not be given up", "path", sp.reserve.path, "err", err)
 		}
 	}
 	if first {

@@ -370,7 +370,7 @@ func (w *writer) process(batch []*op) {
 	if dispatching {
 		// Do not let claims that cannot be stored spin the loop.
 		w.calmUntil = w.clock.Mono() + calm
-		w.store.log.Warn("commit failed; nothing of it was acknowledged", "error", err)
+		w.store.log.Warn("commit failed; nothing of it was acknowledged", "err", err)
 	}
 	if w.err() != nil || !began {
 		answer(batch, publicError(err))
@@ -466,7 +466,7 @@ func (w *writer) bound(tx *tx) error {
 		return err
 	case fault == passing:
 		w.unsyncedAt = max(w.clock.Mono(), 1)
-		w.store.log.Warn("commits are not synced yet", "error", err)
+		w.store.log.Warn("commits are not synced yet", "err", err)
 		return nil
 	}
 	w.unsyncedAt = 0
@@ -566,7 +566,7 @@ func (w *writer) rollback(tx *tx) {
 func (w *writer) fail(err error) {
 	w.failOnce.Do(func() {
 		w.failErr = fmt.Errorf("%w: %w", edge.ErrStorage, err)
-		w.store.log.Error("storage fault: nothing more is stored by this process", "error", err)
+		w.store.log.Error("storage fault: nothing more is stored by this process", "err", err)
 		close(w.failed)
 	})
 }

@@ -52,6 +52,7 @@ func (h *Handler) Handle(ctx context.Context, c *edge.Claim) edge.Result {
 		slog.String("target", handlers.Line(c.Target.String(), 2*maxField)),
 		slog.Int("attempt", c.Attempt),
 		slog.Int64("fence", int64(c.Fence)),
+		slog.String("trace", c.Trace().ID()),
 		slog.String("source", handlers.Line(e.Source, maxField)),
 		slog.String("id", handlers.Line(e.ID, maxField)),
 		slog.String("type", handlers.Line(e.Type, maxField)),
