@@ -24,13 +24,15 @@ var errRead = errors.New("read: disk gone")
 func (broken) Counters(context.Context) (map[string]int64, error)     { return nil, errRead }
 func (broken) Handlers(context.Context) ([]edge.HandlerInfo, error)   { return nil, errRead }
 func (broken) Waiting(context.Context) (int64, map[string]int, error) { return 0, nil, errRead }
-func (broken) Storage() edge.Storage                                  { return edge.Storage{State: edge.StorageFault, FreeBytes: -1, DaysLeft: -1} }
-func (broken) Commits() (n, ops int64)                                { return 7, 21 }
-func (broken) Engine() edge.Status                                    { return edge.Status{Held: 3} }
-func (broken) Totals() edge.Counters                                  { return edge.Counters{} }
-func (broken) Uplinks() []edge.UplinkState                            { return nil }
-func (broken) Ready() bool                                            { return false }
-func (broken) NowMS() int64                                           { return 0 }
+func (broken) Storage() edge.Storage {
+	return edge.Storage{State: edge.StorageFault, FreeBytes: -1, DaysLeft: -1}
+}
+func (broken) Commits() (n, ops int64)     { return 7, 21 }
+func (broken) Engine() edge.Status         { return edge.Status{Held: 3} }
+func (broken) Totals() edge.Counters       { return edge.Counters{} }
+func (broken) Uplinks() []edge.UplinkState { return nil }
+func (broken) Ready() bool                 { return false }
+func (broken) NowMS() int64                { return 0 }
 
 func scrape(t *testing.T, m *metrics.Metrics) string {
 	t.Helper()
