@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"fencepost/edge"
 )
@@ -26,8 +27,8 @@ func ParseEvent(object []byte, defaults edge.Event, maxBody int) (edge.Event, er
 	if at, ok := validJSON(object); !ok {
 		return edge.Event{}, invalid(FieldFault{Detail: fmt.Sprintf("is not valid JSON at byte %d", at)})
 	}
-	if detail := checkJSON(object); detail != "" {
-		return edge.Event{}, invalid(FieldFault{Detail: detail})
+	if !utf8.Valid(object) {
+		return edge.Event{}, invalid(FieldFault{Detail: "is not valid UTF-8"})
 	}
 	fill := func(attributes map[string]string) {
 		for name, value := range map[string]string{

@@ -171,6 +171,9 @@ func readRequest(r *http.Request, v any) error {
 	if at, ok := validJSON(body); !ok {
 		return invalid(FieldFault{Detail: fmt.Sprintf("the body is not valid JSON at byte %d", at)})
 	}
+	if _, fault := objectMembers(body, ""); fault != nil {
+		return invalid(*fault)
+	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	err = dec.Decode(v)

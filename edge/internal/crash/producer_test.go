@@ -22,12 +22,15 @@ import (
 type sent struct {
 	source, id, kind, subject string
 	body                      string
+	key                       string // Idempotency-Key, "" for none
 	producer                  string
 	place                     int // among the producer's events
 
-	receipt api.Receipt
-	status  int // of the acknowledgement: 202 new, 200 existing
-	tries   int // requests until then
+	receipt  api.Receipt
+	status   int    // of the acknowledgement: 202 new, 200 existing
+	answer   string // its body
+	replayed bool   // it was that of an earlier request with the key
+	tries    int    // requests until then
 }
 
 // token reads the access token of the node.
@@ -51,6 +54,9 @@ func post(ctx context.Context, c *http.Client, addr, token string, e *sent) (sta
 	} {
 		req.Header.Set(name, value)
 	}
+	if e.key != "" {
+		req.Header.Set("Idempotency-Key", `"`+e.key+`"`)
+	}
 	resp, err := c.Do(req)
 	if err != nil {
 		return 0, err
@@ -64,7 +70,7 @@ func post(ctx context.Context, c *http.Client, addr, token string, e *sent) (sta
 		if err := json.Unmarshal(answer, &e.receipt); err != nil {
 			return 0, err
 		}
-		e.status = resp.StatusCode
+		e.status, e.answer, e.replayed = resp.StatusCode, string(answer), resp.Header.Get(api.HeaderReplayed) != ""
 	}
 	return resp.StatusCode, nil
 }

@@ -14,7 +14,9 @@ import (
 
 // TestP18_R39_OneKeyManySubmitters sends each event from 32 submitters at once,
 // each until it is acknowledged, and kills the node in between. There is one
-// event, everybody is told the same id, and other content is refused.
+// event, everybody is told the same id, and other content is refused. Every other
+// event comes with an Idempotency-Key: then everybody gets the same status and
+// body, and other content under the key is 422.
 func TestP18_R39_OneKeyManySubmitters(t *testing.T) {
 	t.Parallel()
 	const submitters = 32
@@ -41,6 +43,9 @@ func TestP18_R39_OneKeyManySubmitters(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
 		for i := range events {
 			events[i] = sent{source: "/same", id: fmt.Sprint("k", k), kind: "hook.same", subject: fmt.Sprint("t", k%8), body: fmt.Sprintf(`{"k":%d}`, k)}
+			if k%2 == 1 {
+				events[i].key = fmt.Sprint("key ", k)
+			}
 			goes.Go(func() {
 				<-begin
 				for here := now.Add(1); ; {
@@ -68,7 +73,11 @@ func TestP18_R39_OneKeyManySubmitters(t *testing.T) {
 			require.Equal(t, events[0].receipt.ID, e.receipt.ID, "one key, one id")
 			require.Len(t, e.receipt.Deliveries, 1)
 			require.Equal(t, events[0].receipt.Deliveries[0].ID, e.receipt.Deliveries[0].ID)
-			if e.status == http.StatusAccepted {
+			if e.key != "" {
+				require.Equal(t, http.StatusAccepted, e.status)
+				require.Equal(t, events[0].answer, e.answer, "one key, one body")
+			}
+			if e.status == http.StatusAccepted && !e.replayed {
 				fresh++
 			}
 			repeats += int64(e.tries - 1)
@@ -86,7 +95,11 @@ func TestP18_R39_OneKeyManySubmitters(t *testing.T) {
 		other.body = `{"other":true}`
 		status, err := post(t.Context(), n.http, to(), token, &other)
 		require.NoError(t, err)
-		require.Equal(t, http.StatusConflict, status)
+		want := http.StatusConflict
+		if other.key != "" {
+			want = http.StatusUnprocessableEntity
+		}
+		require.Equal(t, want, status)
 	}
 	n.drain()
 	n.clean()
