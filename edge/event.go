@@ -92,6 +92,9 @@ func (e *Event) Validate(maxData int) error {
 			return err
 		}
 	}
+	if detail := notReference(e.Source); detail != "" {
+		return fieldFault("source", "%q is no URI-reference: %s", e.Source, detail)
+	}
 	if e.Time != "" {
 		if _, err := time.Parse(time.RFC3339Nano, e.Time); err != nil {
 			return fieldFault("time", "%q is not an RFC 3339 time, such as 2026-01-31T08:00:00Z", e.Time)
@@ -101,6 +104,24 @@ func (e *Event) Validate(maxData int) error {
 		return fieldFault("data", "%d bytes, the limit is %d", len(e.Data), maxData)
 	}
 	return e.validateExtensions()
+}
+
+// notReference says what keeps s from being a URI-reference (RFC 3986), "" when
+// nothing does. Letters outside ASCII are let through, as an IRI has them.
+func notReference(s string) string {
+	for i, c := range []byte(s) {
+		switch {
+		case c == ' ' || strings.IndexByte(`"<>\^{|}`+"`", c) >= 0:
+			return fmt.Sprintf("percent-encode the character %q", c)
+		case c == '%' && (i+2 >= len(s) || !hexDigit(s[i+1]) || !hexDigit(s[i+2])):
+			return "a % needs two hexadecimal digits after it"
+		}
+	}
+	return ""
+}
+
+func hexDigit(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
 func (e *Event) validateExtensions() error {

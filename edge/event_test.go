@@ -132,3 +132,19 @@ func TestDX6_TheZoneOfTheHostDoesNotMatter(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ev.Time, stored.Time, "the time is kept as received")
 }
+
+func TestEvent_SourceIsAURIReference(t *testing.T) {
+	t.Parallel()
+	for _, source := range []string{
+		"/s", "s", "https://a.example/b?c=d#e", "urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66", "mailto:a@b.example", "//host/x", "a%20b", "/t%C3%A9st",
+		"/tést", "#part", "?q", "tag:a.example,2026:x", "http://[::1]:80/", "!$&'()*+,;=:@~-._",
+	} {
+		require.NoError(t, (&edge.Event{ID: "1", Source: source, Type: "t"}).Validate(0), source)
+	}
+	for _, source := range []string{"my app", `"quoted"`, "<a>", `C:\dir`, "a{b}", "a|b", "a^b", "a`b", "100%", "%2", "%zz", "a%G0b"} {
+		var fault *edge.FieldError
+		require.ErrorAs(t, (&edge.Event{ID: "1", Source: source, Type: "t"}).Validate(0), &fault, source)
+		require.Equal(t, "source", fault.Field)
+		require.Contains(t, fault.Detail, "URI-reference")
+	}
+}
