@@ -330,7 +330,7 @@ func TestReload_BeforeTheStartAndAfterAFault(t *testing.T) {
 		require.Equal(t, "2", rec.by("1"))
 		b.model.Break()
 		err = b.Reload(t.Context(), only(rec.spec("h", "3")))
-		require.True(t, errors.Is(err, edge.ErrStorage), "%v", err)
+		require.ErrorIs(t, err, edge.ErrStorage)
 		_, _ = b.Stop(context.Background())
 	})
 }

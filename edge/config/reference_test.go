@@ -25,7 +25,7 @@ type row struct {
 }
 
 var (
-	sectionHeading = regexp.MustCompile("^## (\\[+[a-z_]+\\]+)$")
+	sectionHeading = regexp.MustCompile(`^## (\[+[a-z_]+\]+)$`)
 	kindHeading    = regexp.MustCompile(`^### kind = "([a-z]+)"$`)
 	keyCell        = regexp.MustCompile("^`([a-z0-9_]+)`$")
 	rangeCell      = regexp.MustCompile(`^(\d+) to (\d+)\b`)

@@ -32,7 +32,7 @@ stdin = "${data.text}\n"
 `)
 	hook := c.Handlers[0].Webhook
 	require.Equal(t, map[string]string{"X-Order": "order ${subject}", "X-Plain": "a"}, hook.Headers)
-	require.Equal(t, `{"text": "paid: ${data.amount}", "all": ${data}}`, hook.Body)
+	require.Equal(t, `{"text": "paid: ${data.amount}", "all": ${data}}`, hook.Body) //nolint:testifylint // the text, not its meaning
 	require.Equal(t, "application/json", hook.ContentType)
 	require.Equal(t, "text/plain; charset=utf-8", c.Handlers[1].Webhook.ContentType)
 	require.Empty(t, c.Handlers[2].Webhook.Body)

@@ -124,6 +124,7 @@ func TestR77_AForeignSnapshotStopsNobody(t *testing.T) {
 		require.NoError(t, err)
 		for rows.Next() {
 		}
+		require.NoError(t, rows.Err())
 		require.NoError(t, rows.Close())
 	}
 	taken := 0

@@ -54,6 +54,7 @@ func TestNothingGrowsWithoutEnd(t *testing.T) {
 		require.NoError(t, rows.Scan(&name))
 		tables = append(tables, name)
 	}
+	require.NoError(t, rows.Err())
 	require.NoError(t, rows.Close())
 	var bounded []string
 	for name := range tableBounds {

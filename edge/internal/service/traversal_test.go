@@ -69,9 +69,12 @@ func TestT15_NamesAreNeverPaths(t *testing.T) {
 		}
 		require.NotContains(t, line, traverse)
 		for _, path := range regexp.MustCompile(`"(/[^"]*)"`).FindAllStringSubmatch(line, -1) {
-			if strings.HasPrefix(path[1], s.dir) {
+			switch {
+			case strings.HasPrefix(path[1], s.dir):
 				ours++
-			} else {
+			case path[1] == binary && strings.Contains(line, "O_RDONLY"): // a library reads the program's hash when it begins
+				others++
+			default:
 				others++
 				require.Regexp(t, `^/(proc|sys|dev/(null|urandom)$|etc/|usr/|lib|bin/|sbin/|$|tmp$)`, path[1], line)
 			}
