@@ -66,7 +66,8 @@ func (r *register) ended(pid int, since uint64) {
 }
 
 // judge kills a process when it is an orphan of ours that no running program can
-// have started, and reaps it when it is dead. told is false when it is none.
+// have started, and reaps it when it is dead. told is false when it is none, and
+// when that cannot be told by its parent.
 func (r *register) judge(pid int, s stat) (f finding, told bool) {
 	if s.parent != os.Getpid() {
 		return unmarked, false
@@ -81,8 +82,8 @@ func (r *register) judge(pid int, s stat) (f finding, told bool) {
 		return ended, true
 	}
 	for _, since := range r.started {
-		if since <= s.started { // it may belong to this one
-			return unmarked, true
+		if since <= s.started { // it may belong to this one: its environment tells, if it kept it
+			return unmarked, false
 		}
 	}
 	// Its number stays its own: we are its parent and have not reaped it.

@@ -45,6 +45,29 @@ func TestOrphansEndWithTheirExecution(t *testing.T) {
 	s.stop()
 }
 
+// A process that kept its environment belongs to its execution for certain: it
+// ends with it whatever other commands are running.
+func TestMarkedOrphansEndWithTheirExecution(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	shell := func(name, script string) string {
+		return fmt.Sprintf("[[handler]]\nname = %q\nkind = \"command\"\nargv = [\"/bin/sh\", \"-c\", %q]\n%s", name, script, route(name, name+".*"))
+	}
+	leave := fmt.Sprintf(`(setsid /bin/sh -c 'echo $$ > "$0"; exec /bin/sleep 600' "%s" & :); while ! test -s "%[1]s"; do sleep 0.01; done`, s.path("quick"))
+	s.write("{HTTP}" + shell("quick", leave) +
+		shell("slow", fmt.Sprintf(`echo $$ > "%s"; while ! test -e "%s"; do sleep 0.01; done`, s.path("slow"), s.path("gate"))))
+	s.start()
+	s.ok("send", "--type", "slow.x", "--data", "x")
+	slow := s.pid("slow")
+	s.ok("send", "--type", "quick.x", "--data", "x")
+	quick := s.pid("quick")
+	await(t, "quick is done", func() bool { return strings.Contains(s.ok("deliveries"), "exit_0") })
+	await(t, "and what it left is gone", func() bool { return !exists(quick) })
+	require.True(t, exists(slow), "the other command is running")
+	require.NoError(t, os.WriteFile(s.path("gate"), nil, 0o600))
+	s.stop()
+}
+
 // pid is the number that a script wrote into a file.
 func (s *site) pid(name string) int {
 	s.t.Helper()
