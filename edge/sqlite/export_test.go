@@ -38,3 +38,9 @@ func (s *Store) ConsumeForTest(ctx context.Context, id edge.DeliveryID) error {
 
 // BoundListsForTest makes listings look at few rows at a time.
 func (s *Store) BoundListsForTest(first, next, most int) { s.bounds = listBounds{first, next, most} }
+
+// DispatchesForTest reports whether a dispatch stands.
+func (s *Store) DispatchesForTest(ctx context.Context) (stands bool) {
+	_ = s.w.doEnd(ctx, func(tx *tx) error { stands = tx.w.standing != nil; return nil })
+	return stands
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -453,7 +454,15 @@ func TestHold_EndsForADispatchThatWaits(t *testing.T) {
 			}
 		})
 	}()
-	p.work(s, 1)
+	for !s.DispatchesForTest(t.Context()) {
+		runtime.Gosched()
+	}
+	// To a target of its own, so that nothing but the hold keeps it from being
+	// begun in the commit that accepts it.
+	as, err := s.Accept(t.Context(), []edge.Submission{submission("new", "a-target-of-its-own", "hook")})
+	require.NoError(t, err)
+	require.Equal(t, edge.Pending, as[0].Deliveries[0].State)
+	require.Zero(t, number(t, raw(t, p.path), `SELECT count(*) FROM executions`))
 	require.Empty(t, got)
 	l, err := s.Resume(t.Context(), edge.Decided{By: "ann", Reason: "the other machine is off"})
 	require.NoError(t, err, "nothing was lost, so there is nothing to accept")
