@@ -145,8 +145,8 @@ func (s *Store) tellFinding(renamed string) {
 		s.log.Error("database and side file disagree: events are taken, nothing is dispatched until a person decides", "kind", string(f.Kind),
 			"expected_commit", f.ExpectedNo, "found_commit", f.FoundNo, "detail", f.Detail, "renamed", renamed, "do", wayOut(&f.Loss))
 	case f.Kind != "":
-		s.log.Warn("commits were lost with the power, inside what durability \"normal\" may lose; work goes on",
-			"expected_commit", f.ExpectedNo, "found_commit", f.FoundNo)
+		s.log.Warn("the power went, and durability \"normal\" may lose its last second; work goes on",
+			"expected_commit", f.ExpectedNo, "found_commit", f.FoundNo, "detail", f.Detail)
 	}
 }
 

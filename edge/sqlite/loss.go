@@ -91,6 +91,10 @@ func judge(r record, markErr error, st *fileState, here host, alone bool) *findi
 	if f.Kind == "" {
 		if r.normal && !r.clean && alone { // what was given out since the last sync may be unknown here
 			f.jump = true
+			if !here.sameStart(r.host) { // the side file went back with the database
+				f.Kind = edge.LossWindow
+				f.Detail = fmt.Sprintf("expected commit %d or a later one, found commit %d: the machine went down without a clean stop, and what was acknowledged in about the last second before may be lost, as durability \"normal\" permits", r.no, st.seq.commit)
+			}
 			return f
 		}
 		return nil

@@ -547,6 +547,22 @@ func TestNormal_APowerLossInsideTheWindowIsRecorded(t *testing.T) {
 	require.Greater(t, int64(as[0].Event), int64(1<<20))
 	require.NoError(t, s.Close())
 
+	p.put(synced) // and the side file went back too: what was lost cannot be told, that it may be is
+	s = openAt(t, p.path, at(2))
+	require.Nil(t, s.Hold())
+	ls, err = s.Losses(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, ls, 1)
+	require.Equal(t, edge.LossWindow, ls[0].Kind)
+	require.Contains(t, ls[0].Detail, "or a later one")
+	require.False(t, ls[0].Lost)
+	require.NoError(t, s.Close())
+	s = openAt(t, p.path, at(3)) // a clean stop says nothing of the kind
+	ls, err = s.Losses(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, ls, 1)
+	require.NoError(t, s.Close())
+
 	p.put(synced.with(".mark", left[".mark"]))
 	require.Equal(t, edge.LossBehind, p.finds(at(1)), "a crash of the process takes nothing")
 	p.put(unsynced.with(".mark", left[".mark"]))
