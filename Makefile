@@ -5,10 +5,10 @@ GO      ?= go
 VERSION ?= $(shell .ci/release/version 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long lint cross schema fixture bench unit-score release reproducible clean
+.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
 
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build ./fencepost
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o fencepost .
@@ -57,6 +57,18 @@ faults-long: ## the same with 200 syncs, 500 errors and 500 kills (about 20 minu
 
 disk-full: ## fill, take away and make read-only the disk of a node at work (needs root, e2fsprogs and loop devices)
 	$(GO) test -tags faults -count=1 -v -timeout 15m -run 'TestP4_Disk|TestP6_TheFile' ./edge/internal/crash
+
+power: ## cut the power of a virtual machine, 5 times, and 4 with durability normal (installs qemu and a kernel)
+	.ci/power/prepare
+	FENCEPOST_KERNEL=$(CURDIR)/bin/power $(GO) test -tags power -count=1 -v -timeout 20m -run '_PowerCuts|_NormalLoses' ./edge/internal/crash
+
+power-long: ## the same with 50 cuts and 20 (about 20 minutes)
+	.ci/power/prepare
+	FENCEPOST_KERNEL=$(CURDIR)/bin/power FENCEPOST_CUTS=50 FENCEPOST_NORMAL_CUTS=20 \
+		$(GO) test -tags power -count=1 -v -timeout 120m -run '_PowerCuts|_NormalLoses' ./edge/internal/crash
+
+histories-long: ## check 1,000 histories of leases against a model of one lease (about 2 minutes)
+	FENCEPOST_HISTORIES=1000 $(GO) test ./edge/sqlite -count=1 -v -timeout 30m -run 'TestP34_|_ASettleWithoutTheToken'
 
 lint: ## gofmt, vet and golangci-lint (pinned in .ci/tools)
 	@test -z "$$(gofmt -l edge handlers main.go)" || { gofmt -l edge handlers main.go; echo 'run gofmt -w on these'; exit 1; }

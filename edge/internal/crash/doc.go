@@ -25,6 +25,13 @@
 //	FENCEPOST_ERRORS   other calls made to fail (default 34)
 //	FENCEPOST_WRITES   kills in the middle of commits (default 40)
 //
+// Tests with the build tag power cut the power of a virtual machine in which the
+// program works: they need qemu, mke2fs and a kernel, which make power gets.
+//
+//	FENCEPOST_KERNEL       directory of the kernel and its drivers
+//	FENCEPOST_CUTS         power cuts with durability full (default 5)
+//	FENCEPOST_NORMAL_CUTS  power cuts with durability normal (default 4)
+//
 // With the same seed the choices are the same; when a process dies between two
 // of its instructions is up to the machine. Long forms need -timeout.
 package crash

@@ -142,6 +142,13 @@ func (n *node) lost(acked []sent) []string {
 
 func (n *node) postBatch(events []sent) []api.BatchItem {
 	n.t.Helper()
+	items, err := postBatch(n.http, *n.addr.Load(), n.token(), events)
+	require.NoError(n.t, err)
+	return items
+}
+
+// postBatch hands in events together and returns the answers, one for each.
+func postBatch(c *http.Client, addr, token string, events []sent) ([]api.BatchItem, error) {
 	var array []map[string]any
 	for _, e := range events {
 		array = append(array, map[string]any{
@@ -150,19 +157,33 @@ func (n *node) postBatch(events []sent) []api.BatchItem {
 		})
 	}
 	body, err := json.Marshal(array)
-	require.NoError(n.t, err)
-	req, err := http.NewRequest(http.MethodPost, "http://"+*n.addr.Load()+"/v1/events", bytes.NewReader(body))
-	require.NoError(n.t, err)
-	req.Header.Set("Authorization", "Bearer "+n.token())
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequest(http.MethodPost, "http://"+addr+"/v1/events", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/cloudevents-batch+json")
-	resp, err := n.http.Do(req)
-	require.NoError(n.t, err)
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
-	require.NoError(n.t, err)
-	require.Equal(n.t, 2, resp.StatusCode/100, "%s", answer)
+	if err != nil {
+		return nil, err
+	}
 	var items []api.BatchItem
-	require.NoError(n.t, json.Unmarshal(answer, &items), "%s", answer)
-	require.Len(n.t, items, len(events))
-	return items
+	if resp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("a batch was answered with %d: %s", resp.StatusCode, answer)
+	}
+	if err := json.Unmarshal(answer, &items); err != nil {
+		return nil, fmt.Errorf("%s: %w", answer, err)
+	}
+	if len(items) != len(events) {
+		return nil, fmt.Errorf("%d answers to %d events", len(items), len(events))
+	}
+	return items, nil
 }

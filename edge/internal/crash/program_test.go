@@ -54,9 +54,15 @@ func program(name, does, ledger string, more ...string) string {
 		lifeVariable, lifeVariable, strings.Join(more, "\n"))
 }
 
+// otherPrograms are what else the test binary can be, by name.
+var otherPrograms = map[string]func() int{}
+
 // runProgram is the program of a command handler. It returns the exit code.
 func runProgram() int {
 	what := os.Getenv(programVariable)
+	if other := otherPrograms[what]; other != nil {
+		return other()
+	}
 	if what == "linger" {
 		note("child", nil)
 		wait(time.Minute)
