@@ -413,6 +413,9 @@ func FuzzDecode(f *testing.F) {
 			require.NoError(t, ev.Validate(0))
 			require.Equal(t, ev, resent(t, asBinary(ev)))
 			require.Equal(t, ev, resent(t, asStructured(t, ev)))
+			again, err := api.ParseEvent(api.AppendEvent(nil, &ev), edge.Event{}, 2*edge.MaxDataBytes)
+			require.NoError(t, err)
+			require.Equal(t, ev, again)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func (l *local) events(r *http.Request) (any, error) {
 
 func (f form) eventInfo(x edge.EventInfo) Event {
 	e := *f.event(x.Event)
-	e.DataBytes, e.Pruned = x.DataBytes, x.Pruned
+	e.DataBytes, e.Pruned, e.Trace = x.DataBytes, x.Pruned, "" // a listing does not read it
 	return e
 }
 

@@ -98,6 +98,7 @@ type Event struct {
 	Attributes map[string]string `json:"attributes"` // CloudEvents attributes as received
 	AcceptedAt Stamp             `json:"accepted_at,omitzero"`
 	DataBytes  int               `json:"data_bytes"`
+	Trace      string            `json:"trace,omitempty"`  // trace id of its attempts; not in listings
 	Depth      int               `json:"depth,omitempty"`  // length of the chain of follow-ups
 	Pruned     bool              `json:"pruned,omitempty"` // its data is no longer kept
 }
@@ -229,8 +230,9 @@ func (f form) event(e edge.Event) *Event {
 	for name, value := range e.Extensions {
 		attributes[name] = value
 	}
+	id := f.names.Format(edge.KindEvent, int64(e.N))
 	return &Event{
-		ID: f.names.Format(edge.KindEvent, int64(e.N)), Attributes: attributes,
+		ID: id, Attributes: attributes, Trace: e.TraceOf(id).ID(),
 		AcceptedAt: Stamp(e.AcceptedMS), DataBytes: len(e.Data), Depth: e.Depth,
 	}
 }

@@ -45,6 +45,7 @@ func (a *app) showDetail(x api.DeliveryDetail) error {
 		f.line("event", x.Delivery.Event+" (pruned)")
 	} else {
 		f.line("event", fmt.Sprintf("%s, %d bytes, accepted %s", x.Event.ID, x.Event.DataBytes, when(x.Event.AcceptedAt)))
+		f.line("trace", x.Event.Trace)
 		names := make([]string, 0, len(x.Event.Attributes))
 		for name := range x.Event.Attributes {
 			names = append(names, name)

@@ -139,6 +139,7 @@ func (a *app) showEvent(x api.EventDetail) error {
 	f := facts{w: a.Out}
 	f.line("event", x.Event.ID)
 	f.line("accepted", when(x.Event.AcceptedAt))
+	f.line("trace", x.Event.Trace)
 	names := make([]string, 0, len(x.Event.Attributes))
 	for name := range x.Event.Attributes {
 		names = append(names, name)

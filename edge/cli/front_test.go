@@ -307,7 +307,9 @@ func TestTrace_FromTheRequestToTheProgram(t *testing.T) {
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
 	r := f.ask(t, "POST", "/v1/events?type=x", f.read(t, "db.token"), "Content-Length: 0", "traceparent: 00-"+id+"-00f067aa0ba902b7-01", "tracestate: a=1")
 	require.Equal(t, http.StatusAccepted, r.status, r.body)
-	s.await(t, decode[api.Receipt](t, r.body).Deliveries[0].ID, edge.Succeeded)
+	d := s.await(t, decode[api.Receipt](t, r.body).Deliveries[0].ID, edge.Succeeded)
+	require.Equal(t, id, d.Event.Trace)
+	require.Contains(t, s.ok(t, "event", "1"), id)
 	seen := f.read(t, "seen")
 	require.True(t, strings.HasPrefix(seen, "00-"+id+"-"), seen)
 	require.NotContains(t, seen, "00f067aa0ba902b7")
