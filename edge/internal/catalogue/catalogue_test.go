@@ -68,7 +68,9 @@ func TestLogMessagesAreCatalogued(t *testing.T) {
 		require.Equal(t, words(strings.Join(e.keys, " ")), words(row[1]), "keys of %q (%s)", message, e.at)
 	}
 	for message := range rows {
-		require.Contains(t, found, message, "%s has a message that the program does not log", page)
+		if found[message] == nil {
+			t.Errorf("%s has a message that the program does not log: %s", page, message)
+		}
 	}
 }
 
