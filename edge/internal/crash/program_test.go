@@ -68,6 +68,13 @@ func runProgram() int {
 		wait(time.Minute)
 		return 0
 	}
+	if what == "show" {
+		if err := show(); err != nil {
+			fmt.Println("show:", err)
+			return 1
+		}
+		return 0
+	}
 	note("start", survivors())
 	switch what {
 	case "work":
