@@ -127,15 +127,3 @@ func fired(calls []call) []call {
 	}
 	return f
 }
-
-// panicked returns the first line of the latest process that looks like a panic.
-func (n *node) panicked() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, e := range n.log {
-		if e.life == n.p.life && (strings.HasPrefix(e.raw, "panic:") || strings.HasPrefix(e.raw, "fatal error:") || strings.HasPrefix(e.raw, "goroutine ")) {
-			return e.raw
-		}
-	}
-	return ""
-}

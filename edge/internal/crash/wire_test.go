@@ -13,10 +13,11 @@ import (
 )
 
 // wire is a receiver that keeps each request as it was on the wire and answers with
-// bytes of the test's choice.
+// what the test says.
 type wire struct {
 	net.Listener
 	answer func(path string) string
+	reply  func(net.Conn) // in place of answer; set before the first request
 
 	mu       sync.Mutex
 	requests []wireRequest
@@ -78,6 +79,10 @@ func (w *wire) serve(c net.Conn) {
 	w.mu.Lock()
 	w.requests = append(w.requests, r)
 	w.mu.Unlock()
+	if w.reply != nil {
+		w.reply(c)
+		return
+	}
 	path := strings.Split(r.head[0]+"  ", " ")[1]
 	_, _ = io.WriteString(c, w.answer(path)) // a sender that is gone does not matter
 }
