@@ -200,7 +200,7 @@ func adviceOf(code string) string {
 	case CodeUnavailable:
 		return "nothing was stored; send the same request again later"
 	case CodeBacklogFull:
-		return "nothing was stored: the work that waits has reached storage.max_backlog_bytes; send the same request again later. On the node, 'fencepost status' and 'fencepost targets' say what holds it up"
+		return "nothing was stored: the work that waits has reached storage.max_backlog_bytes; send the same request again later. On the node, 'fencepost status' and 'fencepost target list --open' say what holds it up"
 	case CodeLowSpace:
 		return "nothing was stored: the node's disk is nearly full; send the same request again later. On the node, make space: work goes on by itself within seconds"
 	case CodeStorageFault:

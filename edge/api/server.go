@@ -74,14 +74,16 @@ func NewHandler(door Door, o Options) http.Handler {
 	return observed(o.Observe, f.recover(newHostGuard(o.Hosts, refuseCrossOrigin(t))))
 }
 
-// faults answers errors, and logs those that are the node's own.
+// faults answers errors, and logs those that are the node's own. That there is no
+// room (507) is not logged for each request: the store says once when that begins
+// and once when it ends, and a full disk must not fill with lines that say so.
 type faults struct {
 	logger *slog.Logger
 }
 
 func (f *faults) answer(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
-	if p.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) {
+	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusInsufficientStorage && !errors.Is(err, context.Canceled) {
 		f.logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", p.Code, "err", err)
 	}
 	writeProblem(w, r, p)

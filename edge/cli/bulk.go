@@ -198,12 +198,15 @@ func (r *bulkRun) do(ctx context.Context) error {
 }
 
 func (r *bulkRun) note(res api.BulkResult) {
-	if res.Delivery != nil {
+	reason := res.Detail
+	switch d := res.Delivery; {
+	case d != nil && r.flags.verb == edge.BulkCancel && d.State.Final() && d.State != edge.Cancelled:
+		reason = fmt.Sprintf("it is %s already: nothing to call off", d.State)
+	case d != nil:
 		r.report.Done++
 		return
 	}
 	r.report.Skipped++
-	reason := res.Detail
 	if before, after, ok := strings.Cut(reason, ": "); ok && strings.HasPrefix(before, "delivery ") {
 		reason = after // without the number, so that equal reasons count together
 	}

@@ -12,7 +12,7 @@ import (
 
 // oneID wants the id of a delivery as the only argument.
 func oneID(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
+	if len(args) != 1 || args[0] == "" {
 		return usage("give the id of one delivery: dlv-<node>-<number>, or the number alone")
 	}
 	return nil

@@ -99,7 +99,7 @@ func (a *app) oneEvent() *cobra.Command {
 			"data alone, exactly as it was received; on a terminal what is not printable is escaped.",
 		Example: "  fencepost event 17\n  fencepost event 17 --data > body.json",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+			if len(args) != 1 || args[0] == "" {
 				return usage("give the id of one event: evt-<node>-<number>, or the number alone")
 			}
 			return nil
