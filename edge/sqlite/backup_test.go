@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -106,7 +105,7 @@ func TestP11_R79_BackupsUnderLoad(t *testing.T) {
 		db := raw(t, path)
 		has := number(t, db, `SELECT count(*) FROM events`)
 		require.GreaterOrEqual(t, has, before, "all that was acknowledged before it began")
-		require.EqualValues(t, r.Commit, number(t, db, `SELECT commit_no FROM sequences`))
+		require.Equal(t, r.Commit, number(t, db, `SELECT commit_no FROM sequences`))
 		var ok string
 		require.NoError(t, db.QueryRow(`PRAGMA integrity_check`).Scan(&ok))
 		require.Equal(t, "ok", ok)
@@ -404,5 +403,5 @@ func TestUpgrade_ForeignCopyIsNotTouched(t *testing.T) {
 	data, err := os.ReadFile(path + ".schema-1")
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(data))
-	require.False(t, errors.Is(err, os.ErrNotExist))
+	require.NotErrorIs(t, err, os.ErrNotExist)
 }

@@ -136,7 +136,7 @@ func (w *writer) truncateLog() bool {
 
 // pragma runs a pragma that answers with one row.
 func (w *writer) pragma(text string, to ...any) error {
-	row, err := w.stmt(text)
+	row, err := w.stmt(text) //nolint:sqlclosecheck // the writer keeps it
 	if err != nil {
 		return err
 	}

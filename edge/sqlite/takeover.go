@@ -36,10 +36,6 @@ func (w *writer) takeOver(ops int) error {
 // walCheckpoint runs a checkpoint. pages is how many the log has, done how many of
 // them are in the database; a NOOP only counts.
 func (w *writer) walCheckpoint(mode string) (busy bool, pages, done int, err error) {
-	row, err := w.stmt("PRAGMA wal_checkpoint(" + mode + ")")
-	if err != nil {
-		return false, 0, 0, err
-	}
-	err = row.QueryRow().Scan(&busy, &pages, &done)
+	err = w.pragma("PRAGMA wal_checkpoint("+mode+")", &busy, &pages, &done)
 	return busy, pages, done, err
 }
