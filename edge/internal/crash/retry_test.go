@@ -63,8 +63,9 @@ func TestR31_R32_TheDelayIsKeptAndCountsFromTheEnd(t *testing.T) {
 	seen := map[int]int64{} // by attempts made: how long after the end of the last one the next is due
 	await(t, n, "all tries are made", func() bool {
 		x := n.delivery(id)
-		if x.Delivery.State == edge.Pending && x.Delivery.Attempts > 0 {
-			seen[x.Delivery.Attempts] = int64(x.Delivery.DueAt) - int64(x.Executions[len(x.Executions)-1].EndedAt)
+		// The executions are read a moment later: the next one may have begun.
+		if k := x.Delivery.Attempts; x.Delivery.State == edge.Pending && k > 0 && x.Executions[k-1].EndedAt > 0 {
+			seen[k] = int64(x.Delivery.DueAt) - int64(x.Executions[k-1].EndedAt)
 		}
 		return x.Delivery.State == edge.Failed
 	})
