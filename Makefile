@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell .ci/release/version 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
+.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long sandbox power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +48,8 @@ crash-long: ## the same with 1,000 kills and more of everything (about 20 minute
 	FENCEPOST_KILLS=1000 FENCEPOST_ZOMBIES=10 FENCEPOST_STOPS=20 FENCEPOST_STEPS=10 FENCEPOST_KEYS=1000 \
 		$(GO) test -count=1 -v -timeout 90m ./edge/internal/crash
 
-faults: ## make syncs and other system calls fail under strace, short form (needs strace)
-	$(GO) test -tags faults -count=1 -v -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits' ./edge/internal/crash
+faults: ## make syncs, reads, names and other system calls fail under strace, short form (needs root and strace)
+	$(GO) test -tags faults -count=1 -v -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits|_SlowSyncs|_ReadErrors|_Resolver|_ScrapeReads' ./edge/internal/crash
 
 faults-long: ## the same with 200 syncs, 500 errors and 500 kills (about 20 minutes)
 	FENCEPOST_SYNCS=200 FENCEPOST_ERRORS=500 FENCEPOST_WRITES=500 \
@@ -69,6 +69,9 @@ power-long: ## the same with 50 cuts and 20 (about 20 minutes)
 
 histories-long: ## check 1,000 histories of leases against a model of one lease (about 2 minutes)
 	FENCEPOST_HISTORIES=1000 $(GO) test ./edge/sqlite -count=1 -v -timeout 30m -run 'TestP34_|_ASettleWithoutTheToken'
+
+sandbox: ## run the tests of the program in a sandbox: no user, no capability, no network, read-only (needs bubblewrap)
+	.ci/sandbox -count=1 ./edge/internal/crash ./edge/internal/service ./edge/cli
 
 lint: ## gofmt, vet and golangci-lint (pinned in .ci/tools)
 	@test -z "$$(gofmt -l edge handlers main.go)" || { gofmt -l edge handlers main.go; echo 'run gofmt -w on these'; exit 1; }

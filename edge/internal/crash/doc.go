@@ -19,7 +19,8 @@
 //	FENCEPOST_SEED     seed of every random choice (default: printed by each test)
 //
 // Tests with the build tag faults also make system calls fail, by strace, which
-// must be installed; they fail when it is not:
+// must be installed; they fail when it is not, and where they need root and are run by
+// another user:
 //
 //	FENCEPOST_SYNCS    syncs made to fail (default 10)
 //	FENCEPOST_ERRORS   other calls made to fail (default 34)

@@ -30,7 +30,7 @@ func TestT15_NamesAreNeverPaths(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "{HTTP}[[handler]]\nname = \"note\"\nkind = \"log\"\n[[handler]]\nname = \"echo\"\nkind = \"command\"\nargv = [\"/bin/cat\"]\n"+route("note", "*")+route("echo", "*"))
 	strace, err := exec.LookPath("strace")
-	traced := err == nil
+	traced := err == nil && os.Geteuid() == 0 // the node hides its memory, with the paths in it, from others
 	if traced {
 		s.wrap = []string{strace, "-D", "-f", "-q", "-s", "4096", "-o", s.path("trace"), "-e", "trace=/^(open|unlink|rename|mkdir|rmdir|link|symlink|chmod|fchmodat|chown|lchown|fchownat|truncate|creat|exec)"}
 	}
