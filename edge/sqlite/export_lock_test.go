@@ -14,3 +14,8 @@ func TidyForTest(db string) { removeStaleOwnerLocks(db, "") }
 
 // OwnerIsDeadForTest tells what another process would say of an owner.
 func OwnerIsDeadForTest(db, owner string) bool { return ownerIsDead(db, owner) }
+
+// TakePatientlyForTest takes the lock of a database by take.
+func TakePatientlyForTest(db string, take func() (bool, error)) (bool, error) {
+	return takePatiently(db, take)
+}

@@ -47,12 +47,12 @@ func takeLocks(db, owner string, share bool) (*locks, error) {
 	if share {
 		take = l.file.TryRLock
 	}
-	ok, err := take()
+	ok, err := takePatiently(db, take)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", lockPath(db), err)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w: %s is in use by %s; stop it first, or use the command line beside it", edge.ErrConflict, db, readHolder(db))
+		return nil, fmt.Errorf("%w: %s is in use by %s; stop it first, or use the command line beside it", edge.ErrConflict, db, holderOf(db))
 	}
 	if l.owner, err = lockOwner(ownerLockPath(db, owner)); err != nil {
 		_ = l.file.Unlock()
@@ -99,14 +99,52 @@ func named(f *flock.Flock) bool {
 	return err == nil && os.SameFile(locked, there)
 }
 
-func readHolder(db string) string {
+// lookPatience bounds the wait for a process that looks at a database on which
+// none works.
+const lookPatience = 5 * time.Second
+
+// takePatiently takes the lock of a database. An opening that lives is not waited
+// for; when the lock is held and the one that it names is gone, somebody looks at
+// the file (see OpenReadOnly), which soon ends.
+func takePatiently(db string, take func() (bool, error)) (bool, error) {
+	const step = 5 * time.Millisecond
+	for waited := time.Duration(0); ; waited += step {
+		ok, err := take()
+		if ok || err != nil || waited >= lookPatience {
+			return ok, err
+		}
+		if _, lives := readHolder(db); lives {
+			return false, nil
+		}
+		pause(step)
+	}
+}
+
+// readHolder is the opening that the lock file names, in words, and whether it
+// lives. One that does not is not who holds the lock.
+func readHolder(db string) (who string, lives bool) {
 	text, err := os.ReadFile(lockPath(db))
 	var h holder
-	if err != nil || json.Unmarshal(text, &h) != nil || h.PID == 0 {
-		return "another process"
+	if err != nil || json.Unmarshal(text, &h) != nil || h.PID == 0 || filepath.Base(h.Owner) != h.Owner {
+		return anotherProcess, false
 	}
-	return fmt.Sprintf("process %d (owner %s)", h.PID, h.Owner)
+	f := flock.New(ownerLockPath(db, h.Owner), flock.SetFlag(os.O_RDONLY))
+	free, err := f.TryRLock()
+	if free {
+		_ = f.Unlock()
+	}
+	if free || err != nil {
+		return anotherProcess, false
+	}
+	return fmt.Sprintf("process %d (owner %s)", h.PID, h.Owner), true
 }
+
+func holderOf(db string) string {
+	who, _ := readHolder(db)
+	return who
+}
+
+const anotherProcess = "another process"
 
 func (l *locks) release() {
 	if l.owner != nil {

@@ -61,12 +61,12 @@ func keepOthersOut(path string) (*flock.Flock, error) {
 		return nil, refused(err)
 	}
 	l := flock.New(lockPath(path), flock.SetFlag(os.O_RDONLY))
-	ok, err := l.TryLock()
+	ok, err := takePatiently(path, l.TryLock)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", lockPath(path), err)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w: %s is in use by %s: ask that node, without --offline", edge.ErrConflict, path, readHolder(path))
+		return nil, fmt.Errorf("%w: %s is in use by %s: ask that node, without --offline", edge.ErrConflict, path, holderOf(path))
 	}
 	return l, nil
 }
