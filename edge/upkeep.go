@@ -7,10 +7,11 @@ import (
 )
 
 // Upkeep is one goroutine with three duties: expiry when the next deadline
-// comes, pruning every minute, and a look at the clock every 5 s.
+// comes, pruning soon after the start and then every minute, and a look at the clock every 5 s.
 
 const (
 	clockPeriod = 5 * time.Second
+	pruneFirst  = 10 * time.Second // a node that does not live for a minute prunes too
 	prunePeriod = time.Minute
 	pruneStep   = 50 // rows of one step of pruning: each takes several writes
 	pruneRest   = 10 * time.Millisecond
@@ -64,7 +65,7 @@ func (e *Engine) expireAt(ms int64) { e.expiry.at(ms) }
 func (e *Engine) upkeep(ctx context.Context) {
 	clock := time.NewTicker(clockPeriod)
 	defer clock.Stop()
-	prune := time.NewTimer(prunePeriod)
+	prune := time.NewTimer(pruneFirst)
 	defer prune.Stop()
 	expire := time.NewTimer(maxAlarm)
 	defer expire.Stop()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"fencepost/edge"
 	"fencepost/edge/config"
 	"fencepost/edge/node"
 	"fencepost/edge/service"
@@ -64,6 +66,24 @@ func (a *app) runNode(ctx context.Context, o node.Options) error {
 	tell.Status("opening the database")
 	o.Logger, o.LogLevel, o.Notify = log, level, tell
 	o.Version, o.EarliestMS = programVersion(), builtMS()
+	for told := false; ; told = true {
+		err := serveOnce(ctx, c, o, hup)
+		if !errors.Is(err, edge.ErrLowSpace) {
+			return err
+		}
+		if !told {
+			log.Error("the disk is full: the node starts when there is space", "err", err)
+			tell.Status("waits for space on the disk")
+		}
+		if !awaitSpace(ctx) {
+			return nil
+		}
+	}
+}
+
+// serveOnce makes a node and runs it to its end. When the start finds a full disk
+// the error wraps [edge.ErrLowSpace]: once it runs, the node sees to that itself.
+func serveOnce(ctx context.Context, c config.Config, o node.Options, hup hangups) error {
 	n, err := node.New(c, o)
 	if err != nil {
 		return err
@@ -71,6 +91,22 @@ func (a *app) runNode(ctx context.Context, o node.Options) error {
 	defer hup.reload(n)()
 	_, err = n.Run(ctx)
 	return err
+}
+
+// spaceAgain is how long a start waits before it looks again for space.
+const spaceAgain = 5 * time.Second
+
+// awaitSpace waits; false when the node was told to stop meanwhile. A supervisor
+// that starts the node again and again would give up long before a person comes.
+func awaitSpace(ctx context.Context) bool {
+	t := time.NewTimer(spaceAgain)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }
 
 func newLogger(w io.Writer, n config.Node, level slog.Leveler) *slog.Logger {

@@ -55,9 +55,19 @@ func publicError(err error) error {
 	}
 	switch classify(err) {
 	case passing:
+		if resultCode(err)&0xff == codes.SQLITE_FULL {
+			return fmt.Errorf("%w: %w", edge.ErrLowSpace, err)
+		}
 		return fmt.Errorf("%w: %w", edge.ErrUnavailable, err)
 	case terminal:
 		return fmt.Errorf("%w: %w", edge.ErrStorage, err)
 	}
 	return err
+}
+
+// forWantOfSpace reports an error of an opening that goes away when there is space
+// again. The index of the log is a file too, and must grow before anything is read.
+func forWantOfSpace(err error) bool {
+	code := resultCode(err)
+	return wantOfSpace(err) || code&0xff == codes.SQLITE_FULL || code == codes.SQLITE_IOERR_SHMSIZE || code == codes.SQLITE_IOERR_WRITE
 }

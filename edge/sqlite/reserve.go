@@ -67,10 +67,13 @@ func (r *reserve) give() error {
 // giveForOpening gives the reserve of a database up when the disk is so full that
 // it could not be opened. It reports whether there was one.
 func giveForOpening(path string) bool {
+	return diskIsFull(path) && os.Remove(path+reserveSuffix) == nil
+}
+
+// diskIsFull reports whether the disk of a file has so little left that it may
+// not be opened.
+func diskIsFull(path string) bool {
 	const little = 1 << 20
 	d, err := lookAt(filepath.Dir(path))
-	if err != nil || d.free < 0 || d.free >= little {
-		return false
-	}
-	return os.Remove(path+reserveSuffix) == nil
+	return err == nil && d.free >= 0 && d.free < little
 }

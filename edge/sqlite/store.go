@@ -100,7 +100,8 @@ var _ edge.Store = (*Store)(nil)
 // Open opens the database at path and takes its lock, creating the file when
 // there is none. An error that wraps edge.ErrInvalid means that the file was
 // refused and is as it was; edge.ErrConflict that another process holds it;
-// edge.ErrStorage that it is damaged.
+// edge.ErrStorage that it is damaged; edge.ErrLowSpace that the disk is full: it
+// can be opened when there is space.
 func Open(path string, o Options) (*Store, error) {
 	if err := processSettings(); err != nil {
 		return nil, err
@@ -128,6 +129,9 @@ func Open(path string, o Options) (*Store, error) {
 		if s, err = openOnce(path, o); err == nil {
 			s.space.full()
 		}
+	}
+	if err != nil && diskIsFull(path) && forWantOfSpace(err) {
+		return nil, fmt.Errorf("%w: the disk of %s is full, so it cannot be opened: %v", edge.ErrLowSpace, path, err)
 	}
 	return s, err
 }

@@ -359,7 +359,7 @@ func TestFullIsPassing(t *testing.T) {
 	big.Event.Data = make([]byte, 200_000)
 	for range 3 {
 		_, err := s.Accept(t.Context(), []edge.Submission{big})
-		require.ErrorIs(t, err, edge.ErrUnavailable)
+		require.ErrorIs(t, err, edge.ErrLowSpace)
 	}
 	_, err := s.Settle(t.Context(), settlement(running, edge.OutcomeSucceeded))
 	require.NoError(t, err, "what needs no room is still stored")
