@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell .ci/release/version 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long sandbox power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
+.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long sandbox limits together-long soak soak-long power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,18 @@ faults: ## make syncs, reads, names and other system calls fail under strace, sh
 faults-long: ## the same with 200 syncs, 500 errors and 500 kills (about 20 minutes)
 	FENCEPOST_SYNCS=200 FENCEPOST_ERRORS=500 FENCEPOST_WRITES=500 \
 		$(GO) test -tags faults -count=1 -v -timeout 90m -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits' ./edge/internal/crash
+
+limits: ## 64 descriptors, a tenth of a processor, slow syncs, 96 MiB, short writes (needs strace)
+	$(GO) test -tags faults -count=1 -v -timeout 15m -run 'TestP23_|TestP20_|TestP5_Short' ./edge/internal/crash
+
+together-long: ## three processes on one file beside 3,000 commands (about 10 minutes)
+	FENCEPOST_COMMANDS=3000 $(GO) test -count=1 -v -timeout 60m -run 'TestP12_' ./edge/internal/crash
+
+soak: ## memory, goroutines and descriptors over 5 minutes at 100 events a second
+	$(GO) test -tags soak -count=1 -v -timeout 30m -run 'TestP21_|_ALeakHas' ./edge/internal/crash
+
+soak-long: ## the same over 2 hours; fails when memory grows by more than promised
+	FENCEPOST_SOAK_S=7200 $(GO) test -tags soak -count=1 -v -timeout 180m -run 'TestP21_|_ALeakHas' ./edge/internal/crash
 
 disk-full: ## fill, take away and make read-only the disk of a node at work (needs root, e2fsprogs and loop devices)
 	$(GO) test -tags faults -count=1 -v -timeout 15m -run 'TestP4_Disk|TestP6_TheFile' ./edge/internal/crash

@@ -22,11 +22,14 @@ type load struct {
 	n        *node
 	receiver *receiver
 	ledger   string // directory of the commands' ledgers
+	rest     string // of the node's configuration
 	rng      *rand.Rand
 
 	ctx    context.Context
 	stop   context.CancelFunc
 	target func() string // where producers post to
+	pace   time.Duration // of each producer
+	hooks  bool          // they post nothing that a command does
 	goes   sync.WaitGroup
 	acks   atomic.Int64
 
@@ -53,7 +56,7 @@ func newLoad(t *testing.T) *load {
 // of handlers and routes.
 func newLoadOn(t *testing.T, does string, make func(rest string) *node) *load {
 	t.Helper()
-	l := &load{t: t, rng: seeded(t), ledger: t.TempDir(), again: map[string]int{}, ruled: map[string]bool{}}
+	l := &load{t: t, pace: 12 * time.Millisecond, rng: seeded(t), ledger: t.TempDir(), again: map[string]int{}, ruled: map[string]bool{}}
 	var tick atomic.Uint64
 	l.receiver = newReceiver(t, func(done <-chan struct{}, _ arrival) int {
 		k := tick.Add(1) * 0x9E3779B97F4A7C15 >> 40
@@ -83,7 +86,7 @@ func (l *load) produce() {
 		l.goes.Go(func() {
 			c := &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}
 			defer c.CloseIdleConnections()
-			pace := time.NewTicker(12 * time.Millisecond)
+			pace := time.NewTicker(l.pace)
 			defer pace.Stop()
 			for place := 1; ; place++ {
 				select {
@@ -113,6 +116,7 @@ func (l *load) produce() {
 func (l *load) event(rng *rand.Rand, p, place int) sent {
 	kind, subject := "hook.happened", fmt.Sprint("t", rng.IntN(hookTargets))
 	switch k := rng.IntN(100); {
+	case l.hooks:
 	case k < 6:
 		kind, subject = "once.happened", fmt.Sprint("t", rng.IntN(workTargets))
 	case k < 11:

@@ -34,6 +34,8 @@ type node struct {
 	socket string
 	share  bool
 	under  []string // a program and its arguments that run the node's processes; nil = none
+	env    []string // of the processes, beside what they inherit
+	built  string   // the program in another build; "" = as it is
 	name   string   // of its lives
 	http   *http.Client
 
@@ -111,9 +113,10 @@ func (n *node) spawn() *process {
 	if n.share {
 		args = append(args, "--share")
 	}
-	line := append(append([]string(nil), n.under...), append([]string{binary}, args...)...)
+	line := append(append([]string(nil), n.under...), append([]string{n.program()}, args...)...)
 	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.Env = append(os.Environ(), lifeVariable+"="+p.life)
+	p.cmd.Env = append(p.cmd.Env, n.env...)
 	p.cmd.Stderr = &lines{each: func(line string) { n.note(p, line) }}
 	p.cmd.WaitDelay = 5 * time.Second
 	p.began = time.Now()
@@ -124,6 +127,13 @@ func (n *node) spawn() *process {
 	}()
 	n.p = p
 	return p
+}
+
+func (n *node) program() string {
+	if n.built != "" {
+		return n.built
+	}
+	return binary
 }
 
 // start starts a process and waits until it is ready. It returns how long that

@@ -65,11 +65,14 @@ type call struct {
 	file     string // that its descriptor names; "" without one
 	failed   bool
 	injected bool
+	asked    string // bytes, of a pread64 or pwrite64
+	result   string
 }
 
 var (
 	traceLine  = regexp.MustCompile(`^(\d+) +(\d+\.\d+) (.*)$`)
 	traceCall  = regexp.MustCompile(`^(\w+)\((?:AT_FDCWD[^,]*, "([^"]*)"|\d+<([^>]*)>)?`)
+	traceSize  = regexp.MustCompile(`, (\d+), \d+\) += (\d+)$`) // of a pread64 or pwrite64
 	traceAgain = regexp.MustCompile(`^<\.\.\. (\w+) resumed>`)
 )
 
@@ -110,12 +113,18 @@ func (x *tracer) read(t *testing.T) (calls []call, ended float64) {
 		case strings.HasSuffix(what, "<unfinished ...>"):
 			pending[thread] = c
 		default:
+			if f := traceSize.FindStringSubmatch(what); f != nil {
+				c.asked, c.result = f[1], f[2]
+			}
 			c.failed, c.injected = strings.Contains(what, " = -1 "), strings.HasSuffix(what, "(INJECTED)")
 			calls = append(calls, c)
 		}
 	}
 	return calls, ended
 }
+
+// short reports whether a read or write did less than it was asked for.
+func (c call) short() bool { return c.asked != c.result }
 
 // fired are the calls that strace made fail.
 func fired(calls []call) []call {
