@@ -32,3 +32,14 @@ func TestIntake_NoRoomIsNotLoggedForEachRequest(t *testing.T) {
 		require.Empty(t, log.String())
 	}
 }
+
+// Who asked to see something is not told that nothing was stored.
+func TestLocal_AReadThatWasCutIsNoStoreThatFailed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.fail = fmt.Errorf("%w: cut", edge.ErrUnavailable)
+	_, err := dial(t, serveLocal(t, n)).Delivery(t.Context(), "1")
+	require.ErrorIs(t, err, edge.ErrUnavailable)
+	require.ErrorContains(t, err, "it could not be read now")
+	require.NotContains(t, err.Error(), "stored")
+}

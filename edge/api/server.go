@@ -83,11 +83,17 @@ type faults struct {
 
 func (f *faults) answer(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
+	if p.Code == CodeUnavailable && (r.Method == http.MethodGet || r.URL.Path == "/v1/check") {
+		p = NewProblem(p.Code, adviceToReaders)
+	}
 	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusInsufficientStorage && !errors.Is(err, context.Canceled) {
 		f.logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", p.Code, "err", err)
 	}
 	writeProblem(w, r, p)
 }
+
+// adviceToReaders is for those who asked to see something: nothing was to be stored.
+const adviceToReaders = "it could not be read now, or took so long that it held up those who write: ask again later, or for less at once, and check a backup rather than a busy database"
 
 // recover turns a panic into a logged 500.
 func (f *faults) recover(next http.Handler) http.Handler {
