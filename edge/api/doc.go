@@ -9,7 +9,8 @@
 //	POST /v1/events   takes one event or a batch; needs the bearer token
 //	GET  /metrics     the metrics; needs a token of its own
 //	GET  /healthz     200 while the store answers, else 503
-//	GET  /readyz      200 while the node takes and dispatches events, else 503
+//	GET  /readyz      200 while the node takes events and dispatches them, else 503;
+//	                  a node on hold takes them and says "dispatch": "on hold: <kind>"
 //
 // An event comes in one of four forms (CloudEvents 1.0, HTTP protocol binding
 // and JSON format), told apart by Content-Type and headers:

@@ -17,6 +17,7 @@ import (
 // what operators do and ask.
 type Node interface {
 	Door
+	Keeper
 	Clock() *edge.Clock
 	Status() Status
 	// ConfirmClock says that an operator vouches for the wall clock.
@@ -89,12 +90,16 @@ type local struct {
 //	GET  /v1/counters                       object of numbers
 //	POST /v1/check                          [CheckRequest] to [CheckReport]
 //	POST /v1/clock/confirm                  [Status]
+//	GET  /v1/losses                         array of [Loss]; limit
+//	POST /v1/losses/accept                  [DecisionRequest] to [Loss]
+//	POST /v1/resume                         [DecisionRequest] to [Loss]
+//	POST /v1/backup                         [BackupRequest] to [Backup]
 //	POST /v1/reload                         [Reloaded]
 func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 	f := &faults{logger: orDiscard(o.Logger)}
 	l := &local{node: node, faults: f}
 	in := &intake{names: node.Names, take: node, maxBody: o.MaxBody, keep: o.Keep, fail: f.answer}
-	h := newHealth(node.Probe, node.Ready, 0)
+	h := newHealth(node, 0)
 	t := &router{scope: ScopeOperator}
 	t.handle(http.MethodPost, "/v1/events", in.post)
 	t.handle(http.MethodGet, "/healthz", h.healthz)
@@ -128,6 +133,10 @@ func NewLocalHandler(node Node, o LocalOptions) http.Handler {
 		{http.MethodGet, "/v1/counters", l.counters},
 		{http.MethodPost, "/v1/check", l.check},
 		{http.MethodPost, "/v1/clock/confirm", l.confirmClock},
+		{http.MethodGet, "/v1/losses", l.losses},
+		{http.MethodPost, "/v1/losses/accept", l.acceptLoss},
+		{http.MethodPost, "/v1/resume", l.resumeDispatch},
+		{http.MethodPost, "/v1/backup", l.backup},
 		{http.MethodPost, "/v1/reload", l.reload},
 	} {
 		t.handle(rt.method, rt.path, l.answer(rt.call))

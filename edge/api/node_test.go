@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 type node struct {
 	*edge.Engine
 	edge.Reader
+	keeper
 	model *edgetest.Model
 
 	ready error

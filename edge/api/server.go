@@ -16,7 +16,8 @@ import (
 type Door interface {
 	Intake
 	Names() edge.Names               // ids of the node, for public ids
-	Ready() error                    // nil while the node takes and dispatches events
+	Ready() error                    // nil while the node takes events, and dispatches them unless it is on hold
+	Hold() *edge.Loss                // why nothing is dispatched; nil when all is well
 	Probe(ctx context.Context) error // touches the database
 }
 
@@ -54,7 +55,7 @@ type Options struct {
 func NewHandler(door Door, o Options) http.Handler {
 	f := &faults{logger: orDiscard(o.Logger)}
 	in := &intake{names: door.Names, take: door, maxBody: o.MaxBody, keep: o.Keep, fail: f.answer}
-	h := newHealth(door.Probe, door.Ready, o.ProbeTimeout)
+	h := newHealth(door, o.ProbeTimeout)
 	handlers := map[string]http.HandlerFunc{
 		"/v1/events": in.post,
 		"/healthz":   h.healthz,
@@ -117,36 +118,40 @@ func (f *faults) recover(next http.Handler) http.Handler {
 // fault, since anybody may ask.
 type health struct {
 	prober *prober
-	ready  func() error
+	door   Door
 }
 
-func newHealth(probe func(context.Context) error, ready func() error, timeout time.Duration) *health {
+func newHealth(door Door, timeout time.Duration) *health {
 	if timeout <= 0 {
 		timeout = DefaultProbeTimeout
 	}
-	return &health{prober: &prober{probe: probe, timeout: timeout}, ready: ready}
+	return &health{prober: &prober{probe: door.Probe, timeout: timeout}, door: door}
 }
 
 func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
-	h.answer(w, r, h.prober.check(r.Context()))
+	h.answer(w, r, h.prober.check(r.Context()), nil)
 }
 
 func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
-	err := h.ready()
+	err := h.door.Ready()
 	if err != nil && ClassOf(err).Code == CodeInternal {
 		err = NewProblem(CodeNotReady, "the log of the node says why")
 	}
 	if err == nil {
 		err = h.prober.check(r.Context())
 	}
-	h.answer(w, r, err)
+	h.answer(w, r, err, h.door.Hold())
 }
 
 // answer says ok, or 503: a supervisor must not take a fault of the store for
-// anything else.
-func (h *health) answer(w http.ResponseWriter, r *http.Request, err error) {
+// anything else. A node on hold takes events, and says that it delivers none.
+func (h *health) answer(w http.ResponseWriter, r *http.Request, err error, hold *edge.Loss) {
 	if err == nil {
-		writeJSON(w, http.StatusOK, "application/json", map[string]string{"status": "ok"})
+		said := map[string]string{"status": "ok"}
+		if hold != nil {
+			said["dispatch"] = "on hold: " + string(hold.Kind)
+		}
+		writeJSON(w, http.StatusOK, "application/json", said)
 		return
 	}
 	code := ClassOf(err).Code

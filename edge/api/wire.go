@@ -185,6 +185,12 @@ type Status struct {
 	Stubborn   int    `json:"stubborn"`            // of those, handlers that ignore that their time is over
 	Doubted    bool   `json:"clock_doubted"`
 
+	// Hold is why nothing is dispatched; left out when all is well.
+	Hold *Loss `json:"hold,omitempty"`
+	// LastEnd is how the process before ended: clean, killed, power_loss; "" = not known.
+	LastEnd  string    `json:"last_end,omitempty"`
+	Recovery *Recovery `json:"recovery,omitempty"` // of work that it had not finished
+
 	Storage Storage  `json:"storage"`
 	Uplinks []Uplink `json:"uplinks,omitempty"`
 }

@@ -16,6 +16,7 @@ import (
 	"fencepost/edge/api"
 	"fencepost/edge/config"
 	"fencepost/edge/service"
+	"fencepost/edge/sqlite"
 
 	"github.com/spf13/cobra"
 )
@@ -80,7 +81,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.demo(), a.serve(), a.reload(), a.configGroup(), a.send(), a.listen(),
 		a.deliveries(), a.delivery(), a.explain(), a.cancel(), a.redrive(), a.retryNow(), a.resolve(),
-		a.events(), a.oneEvent(), a.target(), a.handler(), a.tail(), a.status(), a.check(), a.clock(),
+		a.events(), a.oneEvent(), a.target(), a.handler(), a.tail(), a.status(), a.check(), a.clock(), a.backup(), a.restore(), a.acceptLoss(), a.resume(),
 		a.completion(), a.man(),
 		a.schema(), a.bench(), a.version(), a.installService(),
 	)
@@ -190,6 +191,10 @@ func (a *app) printError(err error, code int) {
 	case api.CodeUnavailable:
 		fmt.Fprintln(a.Err, "fencepost: what was acknowledged is stored; the log of the node says why nothing more is: mend that (a full disk, a file that is locked), the node goes on by itself")
 	case api.CodeStorageFault:
+		var loss *sqlite.LossError
+		if errors.As(err, &loss) {
+			return // it has said what to do
+		}
 		fmt.Fprintln(a.Err, "fencepost: look at the disk and at the log of the node. If a file is malformed, keep a copy of it and its -wal and restore a backup; else start the node again and run fencepost check")
 	}
 }

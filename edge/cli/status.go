@@ -159,7 +159,10 @@ func (a *app) showStatus(s api.Status) error {
 		f.line("process", fmt.Sprintf("%d, owner %s", s.PID, s.Owner))
 	}
 	f.line("ready", ready)
+	f.line("on hold", holdText(s.Hold))
 	f.line("started", when(s.StartedAt))
+	f.line("ended before", endings[s.LastEnd])
+	f.line("recovery", recoveryText(s.Recovery))
 	f.line("clock", clock)
 	f.line("database", fmt.Sprintf("%s, durability %s", s.Database, s.Durability))
 	f.line("storage", storageText(s.Storage))

@@ -31,6 +31,40 @@ func (d door) ConfirmClock(context.Context) error {
 }
 
 // Reload puts the node's file in force; see [Node.Reload].
+func (d door) Hold() *edge.Loss { return d.n.store.Hold() }
+
+// Losses, AcceptLoss, Resume and Backup are the store's own; what a person does is
+// logged.
+func (d door) Losses(ctx context.Context, limit int) ([]edge.Loss, error) {
+	return d.n.store.Losses(ctx, limit)
+}
+
+func (d door) AcceptLoss(ctx context.Context, by edge.Decided) (edge.Loss, error) {
+	l, err := d.n.store.AcceptLoss(ctx, by)
+	if err == nil {
+		d.n.log.Warn("loss accepted", "by", by.By, "reason", by.Reason, "detail", l.Detail)
+	}
+	return l, err
+}
+
+func (d door) Resume(ctx context.Context, by edge.Decided) (edge.Loss, error) {
+	l, err := d.n.store.Resume(ctx, by)
+	if err == nil {
+		d.n.log.Warn("hold ended: deliveries are dispatched again", "by", by.By, "reason", by.Reason)
+	}
+	return l, err
+}
+
+func (d door) Backup(ctx context.Context, path string) (edge.BackupReport, error) {
+	b, err := d.n.store.Backup(ctx, path)
+	if err != nil {
+		d.n.log.Warn("backup failed", "path", path, "err", err)
+		return b, err
+	}
+	d.n.log.Info("backup made", "path", path, "bytes", b.Bytes, "commit", b.Commit, "took_ms", b.TookMS)
+	return b, nil
+}
+
 func (d door) Reload(ctx context.Context) (api.Reloaded, error) { return d.n.Reload(ctx) }
 
 // Facts adds to the facts of the store what only the router and the engine know.
@@ -65,6 +99,11 @@ func (d door) Status() api.Status {
 		StartedAt: api.Stamp(n.since), Now: api.Stamp(n.store.Clock().NowMS()), Ready: true,
 		Live: now.Live, Held: now.Held, Stubborn: now.Stubborn, Doubted: now.Doubted,
 	}
+	if l := d.Hold(); l != nil {
+		loss := api.LossOf(*l)
+		s.Hold = &loss
+	}
+	s.LastEnd, s.Recovery = n.store.LastEnd(), api.RecoveryOf(now.Recovery)
 	s.Storage = api.StorageOf(n.store.Storage())
 	for _, u := range n.engine.Uplinks() {
 		s.Uplinks = append(s.Uplinks, api.Uplink{Name: u.Name, DownSince: api.Stamp(u.DownMS), Detail: u.Detail})

@@ -248,7 +248,7 @@ func (n *Node) Run(ctx context.Context) (edge.Summary, error) {
 		n.network.shutdown()
 	}()
 	n.log.Info("node started", "node", n.store.Node(), "owner", n.store.Owner(), "database", n.c.Node.Data,
-		"listen", n.Addr(), "socket", n.c.HTTP.Socket, "version", n.o.Version)
+		"last_end", n.store.LastEnd(), "listen", n.Addr(), "socket", n.c.HTTP.Socket, "version", n.o.Version)
 	n.warnFirst()
 	summary, err := n.engine.Run(ctx)
 	stop(nil)

@@ -377,7 +377,7 @@ func TestHealth_OfARealNode(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, api.Status{
 		Node: r.Store().Node(), Owner: r.Store().Owner(), PID: os.Getpid(), Version: "v1", Database: s.path("db"),
-		Durability: "full", Listen: r.Addr(), StartedAt: st.StartedAt, Now: st.Now, Ready: true,
+		Durability: "full", Listen: r.Addr(), StartedAt: st.StartedAt, Now: st.Now, Ready: true, Recovery: &api.Recovery{},
 		Storage: st.Storage,
 	}, st)
 	require.NotZero(t, st.StartedAt)

@@ -59,16 +59,38 @@ func (o *Offline) Probe(ctx context.Context) error {
 
 // Status tells of the file alone.
 func (o *Offline) Status() api.Status {
-	return api.Status{
+	s := api.Status{
 		Node: o.Node(), Database: o.c.Node.Data, Durability: string(o.c.Node.Durability), Now: api.Stamp(o.clock.NowMS()),
 		NotReady: "no node is running: this is read from the file",
 	}
+	if l := o.Hold(); l != nil {
+		loss := api.LossOf(*l)
+		s.Hold = &loss
+	}
+	return s
 }
 
 func (o *Offline) refuse() error {
 	return fmt.Errorf("%w: the database is open for reading alone: start a node with fencepost serve, and leave --offline out", edge.ErrConflict)
 }
 
+// Hold is the loss that holds the dispatch; nil when nothing does.
+func (o *Offline) Hold() *edge.Loss { return o.file.Hold() }
+
+// Losses lists the latest losses.
+func (o *Offline) Losses(ctx context.Context, limit int) ([]edge.Loss, error) {
+	return o.file.Losses(ctx, limit)
+}
+
+func (o *Offline) AcceptLoss(context.Context, edge.Decided) (l edge.Loss, err error) {
+	return l, o.refuse()
+}
+func (o *Offline) Resume(context.Context, edge.Decided) (l edge.Loss, err error) {
+	return l, o.refuse()
+}
+func (o *Offline) Backup(context.Context, string) (b edge.BackupReport, err error) {
+	return b, o.refuse()
+}
 func (o *Offline) ConfirmClock(context.Context) error                 { return o.refuse() }
 func (o *Offline) Reload(context.Context) (r api.Reloaded, err error) { return r, o.refuse() }
 func (o *Offline) EnqueueBatch(context.Context, []edge.Event) ([]edge.Accepted, error) {

@@ -31,6 +31,7 @@ func (s *Store) attend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.lastEnd = lastEnd(r, markErr, s.here)
 	s.names = append(st.former, edge.OneName(st.node)...)
 	if s.o.restored != nil {
 		s.found = s.o.restored
@@ -55,6 +56,23 @@ func (s *Store) attend(ctx context.Context) error {
 	s.next = next
 	s.machineKnown = st.machine == s.here.machine || s.here.machine == 0
 	return s.keepHold(st.hold, st.holdErr)
+}
+
+// LastEnd is how the process before this one ended, as the side file tells it:
+// clean, killed (nothing that it committed is lost), power_loss (or another start
+// of the machine); "" when it is not known, as among sharers.
+func (s *Store) LastEnd() string { return s.lastEnd }
+
+func lastEnd(r record, markErr error, here host) string {
+	switch {
+	case markErr != nil || !r.lone:
+		return ""
+	case r.clean:
+		return "clean"
+	case here.sameStart(r.host):
+		return "killed"
+	}
+	return "power_loss"
 }
 
 // look compares the database with its side file for a reader.

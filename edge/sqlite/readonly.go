@@ -99,6 +99,11 @@ func (r *ReadOnly) Node() string { return r.s.names.Node() }
 // Hold is the loss that holds the dispatch; nil when nothing does.
 func (r *ReadOnly) Hold() *edge.Loss { return r.s.Hold() }
 
+// Losses are the latest disagreements between database and side file.
+func (r *ReadOnly) Losses(ctx context.Context, limit int) ([]edge.Loss, error) {
+	return r.s.Losses(ctx, limit)
+}
+
 // Close gives the database free.
 func (r *ReadOnly) Close() error {
 	var err error

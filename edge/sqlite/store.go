@@ -91,7 +91,8 @@ type Store struct {
 	found        *finding  // what attend found, nil when all is well
 	next         record    // of the side file
 	before       sequences // ids before they jumped
-	machineKnown bool      // the database names this machine
+	lastEnd      string
+	machineKnown bool // the database names this machine
 	hold         atomic.Pointer[edge.Loss]
 }
 

@@ -62,7 +62,7 @@ func (w *writer) beginTx() (*tx, error) {
 // runBatch runs the operations by phase, with the standing dispatch claiming
 // after the settles and again after the accepts.
 func (tx *tx) runBatch(batch []*op, dispatching bool) error {
-	tx.dispatching = dispatching
+	tx.dispatching = dispatching && tx.w.store.Hold() == nil
 	var waiting []*op // claims that found nothing before the accepts
 	for p := phaseSettle; p < phases; p++ {
 		for _, o := range batch {
