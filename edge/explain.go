@@ -104,7 +104,7 @@ func (x *explainer) gate() {
 		x.say("The gate of handler %s is off%s, so nothing of it is taken.", name, inBrackets(h.GateCode))
 		x.say("To open it: fencepost handler resume %s", name)
 	case GateMissing:
-		x.say("No running configuration names handler %s. The delivery waits, uncharged, and runs when the handler comes back: add it to the configuration and restart.", name)
+		x.say("No running configuration names handler %s. The delivery waits, uncharged, and runs when the handler comes back: add it to the configuration, then: fencepost reload", name)
 	case GatePaused:
 		if h.ResumeMS > x.now {
 			x.say("Handler %s is paused%s until %s; it goes on by itself then.", name, inBrackets(h.GateCode), x.at(h.ResumeMS))
@@ -244,7 +244,7 @@ func (x *explainer) blocked() {
 	switch d.Code {
 	case CodeRouteError:
 		x.say("Its route %s failed on the event, so it has no target yet%s.", d.Route, x.routeFault())
-		x.say("It is tried again when the route or its handler is mended: correct the route and restart.")
+		x.say("It is tried again when the route or its handler is mended: correct it, then: fencepost reload")
 		x.say("To decide it without, one of these, with your own reason in it.")
 		x.choices(&d, choices[:2])
 		return
@@ -253,7 +253,7 @@ func (x *explainer) blocked() {
 		x.say("The effect must not be repeated blindly, so nothing happens until a person who has looked says what did.")
 	default:
 		x.say("Nothing had begun: it waits for the configuration of handler %s to change%s.", d.Target.Handler, x.detail())
-		x.say("It is pending again when the node starts: put right what is missing, or the configuration, and restart.")
+		x.say("It is pending again when the configuration is read again: put right what is missing, then: fencepost reload")
 	}
 	if d.Ordered {
 		x.say("Until then it holds up the line of its target.")

@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 		}, []string{"is pending (http_503)", "2 charged, 1 lost", "2026-03-01T00:00:06.000Z (in 5s)", `ended at 2026-03-01T00:00:00.000Z (1s ago) as retry (http_503): "no [31m token=***"`}},
 		{"scheduled", func(f *edge.Facts) { f.Delivery.DueMS = explainNow + 7_200_000 }, []string{"It is due at 2026-03-01T02:00:01.000Z (in 2h0m0s)."}},
 		{"gate off", func(f *edge.Facts) { f.Handler.Gate, f.Handler.GateCode = edge.GateOff, "endpoint_gone" }, []string{"gate of handler shop is off (endpoint_gone)", "fencepost handler resume shop"}},
-		{"gate missing", func(f *edge.Facts) { f.Handler.Gate = edge.GateMissing }, []string{"No running configuration names handler shop", "uncharged"}},
+		{"gate missing", func(f *edge.Facts) { f.Handler.Gate = edge.GateMissing }, []string{"No running configuration names handler shop", "uncharged", "then: fencepost reload"}},
 		{"gate paused", func(f *edge.Facts) { f.Handler.Gate, f.Handler.ResumeMS = edge.GatePaused, explainNow+60_000 }, []string{"paused until 2026-03-01T00:01:01.000Z (in 1m0s)", "by itself"}},
 		{"behind a blocked head", head(edge.Blocked, "lost_after_start"), []string{
 			"The target keeps strict order and 3 deliveries are ahead of this one.\n", "delivery 39, is blocked (lost_after_start) and waits for a person",
@@ -88,12 +88,12 @@ func TestExplain(t *testing.T) {
 		{"running", both(state(edge.Running, ""), leasedBy(explainNow+30_000)), []string{"attempt 2, fence 99", "until 2026-03-01T00:00:31.000Z (in 30s)", "nobody can know whether", "fencepost cancel 42"}},
 		{"running, idempotent", both(state(edge.Running, ""), leasedBy(explainNow+30_000), func(f *edge.Facts) { f.Last.Effect = edge.Idempotent }), []string{"tried again with the same idempotency key"}},
 		{"running, being cancelled", both(state(edge.Running, ""), leasedBy(explainNow+1), func(f *edge.Facts) { f.Delivery.CancelMS = explainNow - 1 }), []string{"Cancelling was asked for"}},
-		{"route error", state(edge.Blocked, "route_error"), []string{"Its route", "failed on the event", "correct the route", "    fencepost resolve 42 --as succeeded --version 7 --reason 'say why'\n"}},
+		{"route error", state(edge.Blocked, "route_error"), []string{"Its route", "failed on the event", "correct it, then: fencepost reload\n", "    fencepost resolve 42 --as succeeded --version 7 --reason 'say why'\n"}},
 		{"route error, asked again", both(state(edge.Blocked, "route_error"), func(f *edge.Facts) {
 			f.Delivery.Route, f.Fault = "orders", "key: the event has no \x1btenant"
 		}), []string{`Its route orders failed on the event, so it has no target yet: "key: the event has no  tenant".`}},
 		{"unknown", state(edge.Blocked, "outcome_unknown"), []string{"nobody knows whether the effect happened", "    fencepost resolve 42 --as retry --version 7 --reason 'say why'\n"}},
-		{"configuration", state(edge.Blocked, "secret_missing"), []string{"Nothing had begun", "configuration of handler shop", "put right what is missing", "restart"}},
+		{"configuration", state(edge.Blocked, "secret_missing"), []string{"Nothing had begun", "configuration of handler shop", "put right what is missing, then: fencepost reload\n"}},
 		{"succeeded", both(state(edge.Succeeded, "ok"), func(f *edge.Facts) { f.Delivery.FinishedMS = explainNow - 3_600_000 }), []string{"final since 2026-02-28T23:00:01.000Z (1h0m0s ago)", "fencepost redrive 42 --again"}},
 		{"failed", state(edge.Failed, "http_400"), []string{"To try it again: fencepost redrive 42\n"}},
 		{"failed and halting", both(state(edge.Failed, "http_400"), func(f *edge.Facts) { f.Target.Stall, f.Target.Stalled = edge.StallHalted, 42 }), []string{"It halts the line", "fencepost target resume 'shop:till 1'", "fencepost redrive 42"}},

@@ -56,6 +56,7 @@ func (e *Engine) EnqueueBatch(ctx context.Context, evs []Event) ([]Accepted, err
 		out[at[i]] = a
 	}
 	e.expireWith(subs)
+	e.logUnplaced(subs, answers)
 	return out, nil
 }
 
@@ -168,4 +169,32 @@ func (e *Engine) expireWith(subs []Submission) {
 			}
 		}
 	}
+}
+
+// logUnplaced says which deliveries of accepted events no route could place: they
+// are blocked from the beginning, so no execution will ever tell of them.
+func (e *Engine) logUnplaced(subs []Submission, answers []Accepted) {
+	for i := range min(len(subs), len(answers)) {
+		a := &answers[i]
+		if a.Err != nil || a.Existing {
+			continue
+		}
+		for _, d := range a.Deliveries {
+			if d.Target.Key == RouteErrorKey {
+				route, fault := faultOf(subs[i].Routes, d.Target.Handler)
+				e.log.Error("delivery blocked: its route failed on the event", "delivery", e.publicID(d.ID), "event", e.store.Names().Format(KindEvent, int64(a.Event)),
+					"handler", d.Target.Handler, "route", route, "code", CodeRouteError, "fault", fault)
+			}
+		}
+	}
+}
+
+// faultOf is the first route to a handler that failed, and why.
+func faultOf(routes []Routed, handler string) (route, fault string) {
+	for i := range routes {
+		if routes[i].Handler == handler && routes[i].Fault != "" {
+			return routes[i].Route, routes[i].Fault
+		}
+	}
+	return "", ""
 }

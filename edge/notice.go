@@ -57,6 +57,7 @@ func (e *Engine) acceptNotice(ctx context.Context, ev Event) error {
 	}
 	if err == nil || errors.Is(err, ErrConflict) {
 		e.expireWith([]Submission{sub})
+		e.logUnplaced([]Submission{sub}, answers)
 		return nil
 	}
 	return err

@@ -28,6 +28,7 @@ func TestOperatorActsAreLogged(t *testing.T) {
 	a, err := e.Enqueue(t.Context(), edgetest.NewEvent("1", "k"))
 	require.NoError(t, err)
 	id := a.Deliveries[0].ID
+	log.Reset()
 	r := edge.Resolution{Delivery: id, Version: 99, As: edge.ResolveFailed, Reason: "not\nneeded, password=hunter2", By: "ann"}
 	_, err = e.Resolve(t.Context(), r)
 	require.ErrorIs(t, err, edge.ErrConflict)

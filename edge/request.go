@@ -51,6 +51,7 @@ func (e *Engine) EnqueueOnce(ctx context.Context, key RequestKey, evs []Event) (
 	}
 	if !kept.Replayed {
 		e.expireWith(subs)
+		e.logUnplaced(subs, kept.Answers)
 	}
 	return kept, nil
 }

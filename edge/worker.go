@@ -228,6 +228,7 @@ func (e *Engine) settle(r *run, s Settlement) {
 	e.ended(r, s, to, err)
 	if err == nil {
 		e.expireWith(s.FollowUps)
+		e.logUnplaced(s.FollowUps, to.FollowUps)
 	}
 }
 

@@ -42,7 +42,7 @@ func (a *app) handlerList() *cobra.Command {
 
 func (a *app) showHandlers(hs []api.Handler) error {
 	if len(hs) == 0 {
-		_, err := fmt.Fprintln(a.Out, "no handlers; add some to the configuration and restart the node")
+		_, err := fmt.Fprintln(a.Out, "no handlers; add some to the configuration, then: fencepost reload")
 		return err
 	}
 	t := newTable("HANDLER…", "GATE", "CODE…", zoned("RESUMES"), "FAILING SINCE", "REVISION…")

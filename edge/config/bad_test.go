@@ -109,7 +109,7 @@ var badFiles = map[string]bad{
 	"an unknown format":      {"[node]\nlog_format = \"xml\"\n", 2, "node.log_format", "unknown value", `"text", "json"`},
 	"no dedupe":              {"[retention]\ndedupe_days = 0\n", 2, "retention.dedupe_days", "out of range", "1 to 3650"},
 	"bytes that are few":     {"[storage]\nmax_backlog_bytes = 100\n", 2, "storage.max_backlog_bytes", "less than a mebibyte", "0 for no bound, or at least 1048576"},
-	"negative bytes":         {"[retention]\nfailed_bytes = -1\n", 2, "retention.failed_bytes", "out of range", "0 to 1125899906842624"},
+	"negative bytes":         {"[retention]\nfailed_bytes = -1\n", 2, "retention.failed_bytes", "out of range", "0, or 1048576 to 1125899906842624"},
 	"nothing to drop":        {"[storage]\nat_backlog_bound = \"drop_oldest\"\n", 2, "storage.at_backlog_bound", "nothing may be dropped", "drop_handlers"},
 	"a drop of nobody":       {"[storage]\nat_backlog_bound = \"drop_oldest\"\ndrop_handlers = [\"ghost\"]\n", 3, "storage.drop_handlers[1]", "no handler", "of this file"},
 	"a drop without effect":  {l + "[storage]\ndrop_handlers = [\"h\"]\n", 5, "storage.drop_handlers", "has no effect", "drop_oldest"},

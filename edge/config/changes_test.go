@@ -49,9 +49,9 @@ func TestEveryKeyCanBeSeenToChange(t *testing.T) {
 			"token_file": `"other"`, "socket": `"other"`, "socket_group": `"other"`, "allowed_hosts": `["other"]`,
 		}[r.key]
 		if m := rangeCell.FindStringSubmatch(r.allowed); !ok && m != nil {
-			value, ok = m[1], true // the least: no key has it as its default
+			value, ok = m[2], true // the least: no key has it as its default
 			if "`"+value+"`" == r.dflt {
-				value = m[2]
+				value = m[3]
 			}
 		}
 		if wordsCell.MatchString(r.allowed) {

@@ -28,7 +28,7 @@ var (
 	sectionHeading = regexp.MustCompile(`^## (\[+[a-z_]+\]+)$`)
 	kindHeading    = regexp.MustCompile(`^### kind = "([a-z]+)"$`)
 	keyCell        = regexp.MustCompile("^`([a-z0-9_]+)`$")
-	rangeCell      = regexp.MustCompile(`^(\d+) to (\d+)\b`)
+	rangeCell      = regexp.MustCompile(`^(0, or )?(\d+) to (\d+)\b`)
 	wordsCell      = regexp.MustCompile("^(`\"[a-z_]+\"`(, )?)+$")
 )
 
@@ -197,8 +197,14 @@ func TestReferenceHasTypesAndRanges(t *testing.T) {
 		}
 		if m := rangeCell.FindStringSubmatch(r.allowed); m != nil && strings.Contains(r.typ, "number") {
 			ranges++
-			low, _ := strconv.Atoi(m[1])
-			high, _ := strconv.Atoi(m[2])
+			low, _ := strconv.Atoi(m[2])
+			high, _ := strconv.Atoi(m[3])
+			if m[1] != "" {
+				_, err := config.Parse("x.toml", []byte(r.with(kind, "0")))
+				require.NoError(t, err, "line %d", r.line)
+				require.Regexp(t, "0 .*or at least "+m[2], fault(r, kind, strconv.Itoa(low-1)).Allowed, "line %d", r.line)
+				low = 0
+			}
 			for _, n := range []int{low - 1, high + 1} {
 				value := strconv.Itoa(n)
 				if isList {

@@ -82,7 +82,7 @@ func readBytes(t *table, key string, n *int64) {
 	switch {
 	case !ok:
 	case v < 0 || v > maxBoundBytes:
-		t.fault(key, fmt.Sprintf("%d is out of range", v), fmt.Sprintf("0 to %d", int64(maxBoundBytes)))
+		t.fault(key, fmt.Sprintf("%d is out of range", v), fmt.Sprintf("0, or %d to %d", minBoundBytes, int64(maxBoundBytes)))
 	case v > 0 && v < minBoundBytes:
 		t.fault(key, fmt.Sprintf("%d bytes are less than a mebibyte", v), fmt.Sprintf("0 for no bound, or at least %d", minBoundBytes))
 	default:

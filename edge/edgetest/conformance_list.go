@@ -192,18 +192,20 @@ func backlogNamesTheWorst(t *testing.T, r *rig) {
 	stuck := r.accept(Owe("1", "h", "stuck"))[0]
 	r.settle(r.claimOne(stuck), edge.OutcomeBlocked, "secret_missing")
 	r.pass(time.Minute)
+	lost := r.accept(faulty("0"))[0] // it stalls nothing, and waits for a person
+	r.pass(time.Minute)
 	busy := r.accept(Owe("2", "h", "busy"), Owe("3", "h", "busy"))
 	r.claimOne(busy[0])
 	r.pass(time.Minute)
 	ready := r.accept(Owe("4", "h", "ready"))[0]
 	b, err := r.s.Backlog(r.ctx, 10)
 	require.NoError(t, err)
-	require.Len(t, b.Worst, 3)
+	require.Len(t, b.Worst, 4)
 	for i, want := range []struct {
 		key    string
 		oldest edge.DeliveryID
 		state  edge.State
-	}{{"stuck", stuck, edge.Blocked}, {"busy", busy[1], edge.Pending}, {"ready", ready, edge.Pending}} {
+	}{{"stuck", stuck, edge.Blocked}, {edge.RouteErrorKey, lost, edge.Blocked}, {"busy", busy[1], edge.Pending}, {"ready", ready, edge.Pending}} {
 		require.Equal(t, want.key, b.Worst[i].Target.Target.Key)
 		require.Equal(t, want.oldest, b.Worst[i].Oldest)
 		require.Equal(t, want.state, b.Worst[i].State)
@@ -220,7 +222,7 @@ func backlogNamesTheWorst(t *testing.T, r *rig) {
 	require.Less(t, b.SinceMS, r.clock.NowMS())
 	open, err := r.s.ListTargets(r.ctx, edge.TargetFilter{OnlyOpen: true})
 	require.NoError(t, err)
-	require.Len(t, open.Targets, 2)
+	require.Len(t, open.Targets, 3)
 	held, err := r.s.ListTargets(r.ctx, edge.TargetFilter{Stall: edge.StallHeld})
 	require.NoError(t, err)
 	require.Empty(t, held.Targets)

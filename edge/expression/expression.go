@@ -3,6 +3,7 @@ package expression
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -126,8 +127,31 @@ func syntax(err error) error {
 		message = "the expression ends too early"
 	case strings.Contains(message, "token String("), strings.Contains(message, "token Bytes("):
 		message = "a text stands where none can" // which one is nobody's business
+	default:
+		message = unexpected(message)
 	}
 	return at(e.Line, e.Column+1, plain(message))
+}
+
+// token is what the parser did not expect, as its message says.
+var token = regexp.MustCompile(`^unexpected token [A-Za-z]+\("(.*)"\)`)
+
+// slips are how the operators of other languages are written here.
+var slips = map[string]string{
+	"=": "write == to compare, <= for at most, >= for at least", ">": "write != for not equal", "&": "write && for and",
+	"AND": "write && for and", "And": "write && for and", "OR": "write || for or", "Or": "write || for or", "LIKE": "write contains, startsWith or endsWith",
+}
+
+// unexpected says in plain words what the parser did not expect.
+func unexpected(message string) string {
+	m := token.FindStringSubmatch(message)
+	if m == nil {
+		return message
+	}
+	if hint := slips[m[1]]; hint != "" {
+		return m[1] + " stands where none can: " + hint
+	}
+	return m[1] + " stands where none can"
 }
 
 func at(line, column int, message string) error {

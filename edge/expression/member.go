@@ -24,6 +24,8 @@ func (c *compiler) member(n *ast.MemberNode) (code, error) {
 		return code{}, c.fault(n, "%s has nothing inside it", k)
 	}
 	base, property, optional, name := parts[0].run, parts[1].run, n.Optional, plain(path(n, maxPath))
+	root, ok := n.Node.(*ast.IdentifierNode)
+	ofData := ok && root.Value == "data"
 	return code{kind: kindAny, run: func(f *frame) (any, error) {
 		v, err := base(f)
 		if optional && (err == nil && v == nil || isMissing(err)) {
@@ -35,6 +37,9 @@ func (c *compiler) member(n *ast.MemberNode) (code, error) {
 		p, err := property(f)
 		if err != nil {
 			return nil, err
+		}
+		if _, isText := v.(string); isText && ofData && !isJSON(f.env.event.ContentType) {
+			return nil, faultf("%s: data is a text, as its content type is %s; send JSON as application/json", name, plain(f.env.event.ContentType))
 		}
 		v, err = inside(v, p, name)
 		if optional && isMissing(err) {

@@ -50,7 +50,7 @@ var surprises = map[string]struct {
 	"concurrency_unreached": {map[string]int{placesHead + "workers = 15\n" + calm: 4, placesHead + "workers = 30\n[[handler]]\nname = \"h\"\nkind = \"log\"\nconcurrency = 31\n" + route1: 7}, []string{placesHead + "workers = 16\n" + calm}},
 	"halts":                 {map[string]int{placesHead + "[[handler]]\nname = \"h\"\nkind = \"log\"\non_failure = \"halt\"\n" + route1: 6}, nil},
 	"halts_all":             {map[string]int{placesHead + "[[handler]]\nname = \"h\"\nkind = \"log\"\non_failure = \"halt\"\n" + route1 + "key = \"\"\n": 10}, []string{placesHead + calm + "key = \"\"\n", placesHead + "[[handler]]\nname = \"h\"\nkind = \"log\"\non_failure = \"halt\"\n" + route1}},
-	"grace_short":           {map[string]int{placesHead + calmCmd + "timeout_s = 21\n" + route1: 7}, []string{placesHead + calmCmd + route1, placesHead + calmCmd + "timeout_s = 20\n" + route1, placesHead + "shutdown_grace_s = 30\n" + calmCmd + "timeout_s = 30\n" + route1}},
+	"grace_short":           {map[string]int{placesHead + calmCmd + "timeout_s = 21\n" + route1: 7, placesHead + calmCmd + route1: 3}, []string{placesHead + calmCmd + "timeout_s = 20\n" + route1, placesHead + "shutdown_grace_s = 30\n" + calmCmd + "timeout_s = 30\n" + route1}},
 	"retry_unreached": {
 		map[string]int{
 			placesHead + calmHook + "retry_schedule_s = [3600, 86400]\n" + route1:                        8,
@@ -157,7 +157,7 @@ func keyOf(w node.Warning) string {
 func TestCheckIsQuiet(t *testing.T) {
 	t.Parallel()
 	s := checkSite(t)
-	for _, text := range []string{placesHead + calm, placesHead + calmHook + route1, placesHead + calmCmd + route1} {
+	for _, text := range []string{placesHead + calm, placesHead + calmHook + route1, placesHead + calmCmd + "timeout_s = 20\n" + route1} {
 		for _, w := range s.check(t, text).Warnings {
 			require.Equal(t, "root_commands", w.Code, "%v", w)
 		}

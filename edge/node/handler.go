@@ -191,7 +191,11 @@ func (n *Node) warn() {
 		n.log.Warn("durability is normal: a power loss may cost about the last second of what was acknowledged")
 	}
 	if os.Geteuid() == 0 && slices.ContainsFunc(c.Handlers, func(h config.Handler) bool { return h.Kind == config.KindCommand }) {
-		n.log.Warn("the node runs as root, and so do the commands of its handlers, as it was told: a user of its own is safer (fencepost install-service)")
+		by := "allow_root_commands"
+		if !c.Node.AllowRootCommands {
+			by = "the example that it runs, and nothing in the configuration"
+		}
+		n.log.Warn("the node runs as root, and so do the commands of its handlers: a user of its own is safer (fencepost install-service)", "allowed_by", by)
 	}
 	if n.o.Share {
 		n.log.Warn("the database is shared: limits of workers and handlers hold for each process")

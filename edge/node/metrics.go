@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 
 	"fencepost/edge"
 	"fencepost/edge/metrics"
@@ -16,8 +17,15 @@ func (s scraped) Counters(ctx context.Context) (map[string]int64, error) {
 	return s.n.store.Counters(ctx)
 }
 
+// Handlers leaves out those that were taken out of the configuration and owe
+// nothing: nobody could end an alert about their gates.
 func (s scraped) Handlers(ctx context.Context) ([]edge.HandlerInfo, error) {
-	return s.n.store.Handlers(ctx)
+	all, err := s.n.store.Handlers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	absent, err := s.n.store.Absent(ctx)
+	return slices.DeleteFunc(all, func(h edge.HandlerInfo) bool { return absent[h.Name] }), err
 }
 
 func (s scraped) Waiting(ctx context.Context) (oldestMS int64, inFlight map[string]int, err error) {

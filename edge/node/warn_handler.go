@@ -28,8 +28,8 @@ func (w *warner) handler(i int) {
 	if h.Halt {
 		w.add("halts", at+".on_failure", "one delivery that fails stops all others of its target until a person acts", "watch for it: fencepost target --stalled lists such lines, fencepost target resume and redrive end the stop")
 	}
-	if h.Effect == edge.Once && h.Timeout > w.c.Node.ShutdownGrace && w.src.Has(at+".timeout_s") {
-		w.add("grace_short", at+".timeout_s", fmt.Sprintf("is longer than shutdown_grace_s (%s): what runs when the node stops is cut then, and of effect once it is blocked until a person decides", w.c.Node.ShutdownGrace), "raise node.shutdown_grace_s (and TimeoutStopSec of the unit)")
+	if h.Effect == edge.Once && h.Timeout > w.c.Node.ShutdownGrace {
+		w.add("grace_short", at+".timeout_s", fmt.Sprintf("(%s) is longer than shutdown_grace_s (%s): what runs when the node stops is cut then, and of effect once it is blocked until a person decides", h.Timeout, w.c.Node.ShutdownGrace), "lower it, or raise node.shutdown_grace_s (and TimeoutStopSec of the unit)")
 	}
 	w.retry(h, at)
 	for _, ref := range secretRefs(h) {

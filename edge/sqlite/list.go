@@ -495,13 +495,15 @@ func inFlight(ctx context.Context, q queryer, into map[string]int) error {
 }
 
 // worst finds the targets whose oldest waiting delivery is the oldest, among
-// those that are ready longest, stalled or at work.
+// those that are ready longest, stalled, at work, or owed what is blocked without
+// stalling a line: what no route could place, and what keeps no order.
 func worst(ctx context.Context, q queryer, n int) ([]edge.TargetBacklog, error) {
 	const (
 		handlers = `SELECT id FROM handlers`
 		ready    = `SELECT id FROM targets WHERE handler = ? AND class = ? AND ready_ms IS NOT NULL ORDER BY ready_ms LIMIT ?`
 		stalled  = `SELECT id FROM targets INDEXED BY targets_stalled WHERE stall IS NOT NULL LIMIT ?`
 		leased   = `SELECT DISTINCT target FROM leases`
+		blocked  = `SELECT target FROM deliveries INDEXED BY deliveries_blocked WHERE state = 'blocked' ORDER BY id LIMIT ?`
 	)
 	var all, ids []int64
 	if err := q.SelectContext(ctx, &ids, handlers); err != nil {
@@ -524,6 +526,9 @@ func worst(ctx context.Context, q queryer, n int) ([]edge.TargetBacklog, error) 
 		return nil, err
 	}
 	if err := collect(leased); err != nil {
+		return nil, err
+	}
+	if err := collect(blocked, mostStalled); err != nil {
 		return nil, err
 	}
 	return oldestOf(ctx, q, all, n)

@@ -458,6 +458,8 @@ func (e *everything) reads() {
 	}
 	_, err = e.s.Backlog(ctx, 10)
 	require.NoError(t, err)
+	_, err = e.s.Absent(ctx)
+	require.NoError(t, err)
 	for _, f := range []edge.TargetFilter{
 		{}, {Handler: "hook"}, {OnlyStalled: true}, {OnlyOpen: true}, {Stall: edge.StallBlocked}, {Handler: "hook", OnlyStalled: true},
 		{After: edge.Target{Handler: "hook", Key: "a"}}, {Handler: "hook", After: edge.Target{Handler: "hook", Key: "a"}},
@@ -652,6 +654,8 @@ var scans = []*regexp.Regexp{
 	regexp.MustCompile(`^SELECT h\.name, t\.key, .* ORDER BY h\.name, t\.key LIMIT \?$`),
 	// The stalled ones alone, up to a limit.
 	regexp.MustCompile(`^SELECT id FROM targets INDEXED BY targets_stalled WHERE stall IS NOT NULL LIMIT \?$`),
+	// The blocked ones alone, the oldest, up to a limit.
+	regexp.MustCompile(`^SELECT target FROM deliveries INDEXED BY deliveries_blocked WHERE state = 'blocked' ORDER BY id LIMIT \?$`),
 	// After a step of the wall clock, and then only.
 	regexp.MustCompile(`^SELECT target FROM deliveries INDEXED BY deliveries_line WHERE state = 'pending' AND due_ms > \? LIMIT \?$`),
 	regexp.MustCompile(`^UPDATE deliveries SET due_ms = \?1 WHERE id IN \(SELECT id FROM deliveries INDEXED BY deliveries_line WHERE state = 'pending' AND due_ms > \?1 LIMIT \?2\)$`),
