@@ -36,26 +36,64 @@ var interpreters = []string{
 var codeOptions = []string{"--eval", "--print", "--command", "--expression", "--execute", "-command", "-encodedcommand", "/c", "/k"}
 
 // checkInterpreted refuses an event's part where a shell or an interpreter takes
-// code: what follows -c, -e and the like, and the first argument that is no
-// option, which is code or names it.
+// code: what follows -c, -e and the like, and the first argument that is neither
+// option nor value of one, which is code or names it. What follows the name of a
+// script is the script's own, options too.
 func checkInterpreted(t *table, argv []string) {
 	from := interpreterAt(argv)
 	if from < 0 {
 		return
 	}
-	operands, code := 0, false
+	name := programName(argv[from])
+	operands, code, anyCode, value := 0, false, false, false
 	for i, arg := range argv[from+1:] {
+		if operands > 0 && !anyCode && slices.Contains(scriptFirst, name) {
+			return
+		}
 		option := strings.HasPrefix(arg, "-") || slices.Contains(codeOptions, strings.ToLower(arg))
-		if !option {
+		if !option && !value {
 			operands++
 		}
-		if expression.IsTemplate(arg) && (code || option || operands == 1 || remote(argv[from])) {
+		if expression.IsTemplate(arg) && (code || option || value || operands == 1 || remote(argv[from])) {
 			t.doc.add(elemPath(t.at("argv"), from+i+2), "an interpreter takes this argument for code, or for an option",
 				"code without ${...}, and what the event says in an argument after it, in a variable (env), or on standard input")
 		}
-		code = option && takesCode(arg)
+		value = !value && takesValue(name, arg)
+		code = option && !value && takesCode(arg)
+		anyCode = anyCode || code
 	}
 }
+
+// takesValue reports whether the value of an interpreter's option follows it: one of
+// valueOptions, or a group of letters that ends with one, as in -euo.
+func takesValue(interpreter, option string) bool {
+	if strings.HasPrefix(option, "-") && !strings.HasPrefix(option, "--") && len(option) > 2 {
+		option = "-" + option[len(option)-1:]
+	}
+	return slices.Contains(valueOptions[interpreter], option)
+}
+
+// scriptFirst are the interpreters that take no option of their own behind the name
+// of a script.
+var scriptFirst = []string{"sh", "ash", "bash", "dash", "ksh", "mksh", "zsh", "python", "pypy", "perl", "ruby", "node", "nodejs", "php", "lua", "luajit"}
+
+// valueOptions are options with a value in an argument of its own, which is not
+// the name of a script.
+var valueOptions = map[string][]string{
+	"sh": shellValues, "ash": shellValues, "bash": shellValues, "dash": shellValues, "ksh": shellValues, "mksh": shellValues, "zsh": shellValues,
+	"python": pythonValues, "pypy": pythonValues,
+	"perl": {"-I"},
+	"ruby": {"-I", "-r", "-E", "-C"},
+	"node": nodeValues, "nodejs": nodeValues,
+	"php": {"-c", "-d", "-z", "-t"},
+	"lua": {"-l"}, "luajit": {"-l"},
+}
+
+var (
+	shellValues  = []string{"-O", "+O", "-o", "+o", "--rcfile", "--init-file"}
+	pythonValues = []string{"-W", "-X", "--check-hash-based-pycs"}
+	nodeValues   = []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions", "--env-file", "--title", "--input-type"}
+)
 
 // takesCode reports whether code follows an option: one of codeOptions, or a group
 // of letters with c, e, r, x or i in it, as in -lc.

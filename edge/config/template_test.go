@@ -48,6 +48,9 @@ func TestArgumentsOfInterpreters(t *testing.T) {
 	for _, text := range []string{
 		exe("sh", "-c", `echo "$1"`, "sh", "${data.x}"),
 		exe("bash", "-euo", "pipefail", "/srv/job.sh", "${data.x}"),
+		exe("python3", "/srv/job.py", "--email=${data.x}"),
+		exe("python3", "-W", "ignore", "/srv/job.py", "--email=${data.x}", "-v", "${data.y}"),
+		exe("node", "--require", "/srv/a.js", "/srv/job.js", "--email=${data.x}"),
 		exe("python3", "/srv/job.py", "--name=x", "${data.x}"),
 		exe("python3", "-m", "job", "${data.x}"),
 		exe("env", "A=1", "/usr/local/bin/notify", "${data.x}"),
