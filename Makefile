@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell .ci/release/version 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long sandbox limits together-long soak soak-long power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
+.PHONY: help build run test race check fuzz plans-long bounds-long disk-full model-long crash crash-long faults faults-long sandbox clock clock-long limits together-long soak soak-long power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,12 @@ faults: ## make syncs, reads, names and other system calls fail under strace, sh
 faults-long: ## the same with 200 syncs, 500 errors and 500 kills (about 20 minutes)
 	FENCEPOST_SYNCS=200 FENCEPOST_ERRORS=500 FENCEPOST_WRITES=500 \
 		$(GO) test -tags faults -count=1 -v -timeout 90m -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits' ./edge/internal/crash
+
+clock: ## move the wall clock of a node under load, by a build with another time.Now
+	$(GO) test -tags faults -count=1 -v -timeout 30m -run 'TestP15_ClockSteps' ./edge/internal/crash
+
+clock-long: ## the same, and fail when leases outlive a restart by more than promised
+	FENCEPOST_LONG=1 $(GO) test -tags faults -count=1 -v -timeout 30m -run 'TestP15_ClockSteps' ./edge/internal/crash
 
 limits: ## 64 descriptors, a tenth of a processor, slow syncs, 96 MiB, short writes (needs strace)
 	$(GO) test -tags faults -count=1 -v -timeout 15m -run 'TestP23_|TestP20_|TestP5_Short' ./edge/internal/crash

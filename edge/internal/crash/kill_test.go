@@ -66,11 +66,12 @@ func newLoadOn(t *testing.T, does string, make func(rest string) *node) *load {
 		}
 		return http.StatusNoContent
 	})
-	l.n = make(l.receiver.webhook(hook, "retry_schedule_s = [1]", "max_losses = 1000") +
+	l.rest = l.receiver.webhook(hook, "retry_schedule_s = [1]", "max_losses = 1000") +
 		program(once, does, l.ledger, "concurrency = 2") +
 		program(idem, does, l.ledger, "concurrency = 2", `effect = "idempotent"`, "retry_base_s = 1", "max_losses = 1000") +
 		route(hook, "hook.*") + route(once, "once.*") + route(idem, "idem.*") +
-		route(hook, "all.*") + route(once, "all.*") + route(idem, "all.*"))
+		route(hook, "all.*") + route(once, "all.*") + route(idem, "all.*")
+	l.n = make(l.rest)
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	l.target = func() string { return *l.n.addr.Load() }
 	t.Cleanup(func() { l.stop(); l.goes.Wait() })
