@@ -35,7 +35,8 @@
 // # Life of a delivery
 //
 // Only the listed moves exist. A star marks moves whose write names the lease
-// token, a plus those that charge a budget.
+// token, a plus those that charge a budget. held is for consent, which no router
+// can ask for yet.
 //
 //	(new)
 //	  -> pending    accept

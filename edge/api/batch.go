@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -44,6 +45,40 @@ func ParseEvent(object []byte, defaults edge.Event, maxBody int) (edge.Event, er
 		return edge.Event{}, invalid(*fault)
 	}
 	return ev, nil
+}
+
+// ParseEvents reads one event, or a JSON array of events, as [ParseEvent] does each.
+// The faults of all events are in one [*Problem].
+func ParseEvents(text []byte, defaults edge.Event, maxBody int) ([]edge.Event, error) {
+	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("[")) {
+		ev, err := ParseEvent(text, defaults, maxBody)
+		return []edge.Event{ev}, err
+	}
+	if at, ok := validJSON(text); !ok {
+		return nil, invalid(FieldFault{Detail: fmt.Sprintf("is not valid JSON at byte %d", at)})
+	}
+	elements, err := batchElements(text)
+	if err != nil {
+		return nil, err
+	}
+	var faults []FieldFault
+	events := make([]edge.Event, 0, len(elements))
+	for i, element := range elements {
+		ev, err := ParseEvent(element, defaults, maxBody)
+		var p *Problem
+		if errors.As(err, &p) {
+			for _, f := range p.Errors {
+				f.Pointer = "/" + strconv.Itoa(i) + f.Pointer
+				faults = append(faults, f)
+			}
+			continue
+		}
+		events = append(events, ev)
+	}
+	if len(faults) > 0 {
+		return nil, invalid(faults...)
+	}
+	return events, nil
 }
 
 // AppendEvent writes ev in the JSON format of CloudEvents. JSON data keeps its

@@ -212,10 +212,10 @@ func whichThereAre(text string) string {
 	return ""
 }
 
-// load reads the configuration.
-func (a *app) load() (config.Config, error) {
+// load reads the configuration, and reports what more finds with all other faults.
+func (a *app) load(more ...config.Judge) (config.Config, error) {
 	path := a.configPath()
-	c, err := config.Load(path)
+	c, err := config.Load(path, more...)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return config.Config{}, usage("there is no configuration at %s: write one (config.example.toml shows every key; an empty file is valid), or name it with --config or %s", path, configVariable)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"fencepost/edge"
@@ -31,7 +32,8 @@ func (a *app) configCheck() *cobra.Command {
 			"gets a summary and warnings: what is allowed and yet not what most people want. Some of them\n" +
 			"look at this host as who runs the check: programs, secrets, files.\n\n" +
 			"With --event the answer also says what becomes of an example event: which routes take it, to\n" +
-			"which target, and why the others do not. FILE is --config by default; - is standard input.",
+			"which target, what its handler cannot make of it, and why the others do not. FILE is --config\n" +
+			"by default; - is standard input.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usage("give one configuration file")
@@ -63,7 +65,7 @@ func (a *app) runConfigCheck(path, event string, strict bool) error {
 			return err
 		}
 		if plans, err = k.Plans(text); err != nil {
-			return fmt.Errorf("--event %s: %w; it must be a CloudEvent in its JSON format, or an array of them", event, err)
+			return badEvents(event, err)
 		}
 	}
 	if a.json {
@@ -75,6 +77,20 @@ func (a *app) runConfigCheck(path, event string, strict bool) error {
 		return &quietError{api.ExitFailed}
 	}
 	return err
+}
+
+// badEvents is the answer to example events that are no events: every fault.
+func badEvents(path string, err error) error {
+	text := err.Error()
+	var p *api.Problem
+	if errors.As(err, &p) && len(p.Errors) > 1 {
+		lines := make([]string, len(p.Errors))
+		for i, f := range p.Errors {
+			lines[i] = f.String()
+		}
+		text = strings.Join(lines, "\n--event "+path+": ")
+	}
+	return usage("--event %s: %s; it must be a CloudEvent in its JSON format, or an array of them", path, text)
 }
 
 // notGood is the answer to a file that is refused.
@@ -158,9 +174,10 @@ type verdictJSON struct {
 	Handler string `json:"handler"`
 	Takes   bool   `json:"takes"`
 	Target  string `json:"target,omitempty"`
-	TTLMS   int64  `json:"ttl_ms,omitempty"` // 0 = never expires
-	Fault   string `json:"fault,omitempty"`  // blocked with route_error, and why
-	Why     string `json:"why,omitempty"`    // why not, or the twin
+	TTLMS   int64  `json:"ttl_ms,omitempty"`         // 0 = never expires
+	Fault   string `json:"fault,omitempty"`          // blocked with route_error, and why
+	Blocked string `json:"template_fault,omitempty"` // blocked with template_error, and why
+	Why     string `json:"why,omitempty"`            // why not, or the twin
 }
 
 func checkedJSON(k *node.Checked, plans []node.Plan) checkedAnswer {
@@ -175,7 +192,8 @@ func checkedJSON(k *node.Checked, plans []node.Plan) checkedAnswer {
 		plan := planJSON{ID: p.Event.ID, Source: p.Event.Source, Type: p.Event.Type, Refused: p.Refused, Routes: []verdictJSON{}}
 		for _, v := range p.Routes {
 			plan.Routes = append(plan.Routes, verdictJSON{
-				Route: v.Route, Handler: v.Handler, Takes: v.Takes, Target: targetOf(v), TTLMS: v.To.TTLMS, Fault: v.To.Fault, Why: v.Why,
+				Route: v.Route, Handler: v.Handler, Takes: v.Takes, Target: targetOf(v), TTLMS: v.To.TTLMS, Fault: v.To.Fault,
+				Blocked: p.Blocked[v.Handler], Why: v.Why,
 			})
 		}
 		out.Events = append(out.Events, plan)
@@ -219,6 +237,8 @@ func (a *app) showPlan(p node.Plan) error {
 		switch {
 		case v.To.Fault != "":
 			takes, why = "blocked", "route_error: "+v.To.Fault
+		case v.Takes && v.Why == "" && p.Blocked[v.Handler] != "":
+			takes, why = "blocked", "template_error: "+p.Blocked[v.Handler]
 		case v.Takes:
 			takes, expires = "yes", "never"
 			if v.To.TTLMS > 0 {

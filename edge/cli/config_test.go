@@ -69,3 +69,33 @@ func TestConfigCheck_FaultsAndMisuse(t *testing.T) {
 	require.Equal(t, api.ExitUsage, r.code)
 	require.Contains(t, r.err, "--event -: /source: must not be empty")
 }
+
+// An example event goes as far as the texts that its handlers make of it, needs no
+// more than send --batch does, and is told all that is wrong with it.
+func TestConfigCheck_TheEventInTheHandler(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "[[handler]]\nname = \"greet\"\nkind = \"command\"\nargv = [\"/bin/echo\", \"${data.name}\"]\n"+
+		"[[handler]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"https://a.example/\"\nbody = '{\"n\":${json(data.count)}}'\n"+
+		"[[route]]\nname = \"one\"\nhandler = \"greet\"\n[[route]]\nname = \"two\"\nhandler = \"hook\"\n")
+	check := func(event string, args ...string) result {
+		return s.runWith(t, strings.NewReader(event), append([]string{"config", "check", "--event", "-"}, args...)...)
+	}
+	r := check(`{"id":"1","source":"/x","type":"y","data":{"name":"-Ana"}}`)
+	require.Zero(t, r.code, r.err)
+	require.Regexp(t, `(?m)^one +blocked +greet +greet: +\S.* template_error: argv\[2\]: `, r.out)
+	require.Regexp(t, `(?m)^two +blocked +hook +hook: +\S.* template_error: body: .*data.count`, r.out)
+	r = check(`{"id":"1","source":"/x","type":"y","data":{"name":"-Ana","count":1}}`, "--json")
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, 1, strings.Count(r.out, `"template_fault": "argv[2]: `), r.out)
+	require.NotContains(t, r.out, `"template_fault": "body`)
+	r = check(`{"id":"1","source":"/x","type":"y","data":{"name":"Ana","count":1}}`)
+	require.NotContains(t, r.out, "template_error")
+	require.Contains(t, r.out, "\n2 deliveries\n")
+
+	r = check(`[{"id":"1","type":"y"},{"id":"2","source":"/x"},{"specversion":"0.3","id":"3","source":"/x","type":"y"}]`)
+	require.Equal(t, api.ExitUsage, r.code)
+	for _, pointer := range []string{"/0/source: ", "/1/type: ", "/2/specversion: "} {
+		require.Contains(t, r.err, "--event -: "+pointer)
+	}
+	require.NotContains(t, r.err, "more)")
+}

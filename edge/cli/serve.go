@@ -42,7 +42,7 @@ func (a *app) serve() *cobra.Command {
 // runNode runs the node of the configuration; the program's own options are
 // filled in.
 func (a *app) runNode(ctx context.Context, o node.Options) error {
-	c, err := a.load()
+	c, err := a.load(node.Addresses)
 	if err != nil {
 		return err
 	}

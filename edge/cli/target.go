@@ -43,7 +43,7 @@ func (a *app) targetList() *cobra.Command {
 	fl := c.Flags()
 	fl.StringVar(&f.Handler, "handler", "", "only targets of this handler")
 	fl.BoolVar(&f.Stalled, "stalled", false, "only targets whose line is stopped")
-	fl.StringVar(&f.Stall, "stall", "", "only targets whose line is stopped by this: held, blocked or halted")
+	fl.StringVar(&f.Stall, "stall", "", "only targets whose line is stopped by this: blocked, halted, or held (reserved: nothing is held yet)")
 	fl.BoolVar(&f.Open, "open", false, "only targets with deliveries that are not final")
 	fl.StringVar(&f.After, "after", "", "only those after this target: the next page")
 	fl.IntVar(&f.Limit, "limit", api.DefaultPage, fmt.Sprintf("length of the page, 1 to %d", api.MaxPage))
@@ -120,8 +120,8 @@ func (a *app) targetSkip() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "skip TARGET --version N --reason TEXT",
 		Short: "Let the line go past the delivery that stops it",
-		Long: "Let the line go past the delivery that stops it: a held one is cancelled, a blocked one\n" +
-			"failed, a halt ended. --version is that of this delivery as you saw it.",
+		Long: "Let the line go past the delivery that stops it: a blocked one is failed, a halt ended, a held\n" +
+			"one (reserved: nothing is held yet) cancelled. --version is that of this delivery as you saw it.",
 		Example:           "  fencepost target skip hello:bob --version 3 --reason 'the order was withdrawn'",
 		Args:              oneTarget,
 		ValidArgsFunction: a.firstArg(a.targetNames),

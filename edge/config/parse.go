@@ -7,13 +7,18 @@ import (
 	"path/filepath"
 )
 
+// Judge finds faults that this package cannot know of. It gets what could be read
+// of a file that may have others: what is at fault there has its zero value. All
+// faults are reported together.
+type Judge func(c *Config, src *Source) []Fault
+
 // Load reads the file at path. A file that cannot be read, is not a regular
 // file, or is larger than [MaxFileBytes] is an error that names it; faults of
 // its content are [Errors]. Relative paths in it are relative to its directory;
 // the Config has them absolute. Only the socket may be relative to the working
 // directory, when that is shorter: the path of a socket is limited.
-func Load(path string) (*Config, error) {
-	c, _, err := Read(path)
+func Load(path string, more ...Judge) (*Config, error) {
+	c, _, err := Read(path, more...)
 	return c, err
 }
 
@@ -46,7 +51,7 @@ func Parse(name string, b []byte) (*Config, error) {
 }
 
 // parse reads b; relative paths are relative to dir, or left alone when it is "".
-func parse(name string, b []byte, dir string) (*Config, *document, error) {
+func parse(name string, b []byte, dir string, more ...Judge) (*Config, *document, error) {
 	doc, errs := readDocument(name, b)
 	if errs != nil {
 		return nil, nil, errs.finish(name)
@@ -68,6 +73,9 @@ func parse(name string, b []byte, dir string) (*Config, *document, error) {
 		*p = within(dir, *p)
 	}
 	checkFiles(doc, &c)
+	for _, judge := range more {
+		doc.faults = append(doc.faults, judge(&c, &Source{doc})...)
+	}
 	if err := doc.faults.finish(name); err != nil {
 		return nil, nil, err
 	}

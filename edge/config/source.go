@@ -10,7 +10,7 @@ import (
 type Source struct{ doc *document }
 
 // Read is [Load] that also tells where each key stands.
-func Read(path string) (*Config, *Source, error) {
+func Read(path string, more ...Judge) (*Config, *Source, error) {
 	b, err := readFile(path)
 	if err != nil {
 		return nil, nil, err
@@ -19,7 +19,7 @@ func Read(path string) (*Config, *Source, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: the working directory is not known: %w; name the file by its absolute path", path, err)
 	}
-	c, doc, err := parse(path, b, filepath.Dir(file))
+	c, doc, err := parse(path, b, filepath.Dir(file), more...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,11 +1,8 @@
 package node
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"time"
 
@@ -20,6 +17,7 @@ type Checked struct {
 	Config   *config.Config
 	Warnings []Warning // what will surprise, in the order of the file
 	router   *route.Router
+	contents map[string]eventChecker // handlers by name that put something of an event into what they do
 }
 
 // CheckFile judges the file at path as a start would: what it refuses is the
@@ -27,7 +25,7 @@ type Checked struct {
 // people want; some of it looks at this host and this user: programs, secrets,
 // files. Nothing is opened, made or changed.
 func CheckFile(path string) (*Checked, error) {
-	c, src, err := config.Read(path)
+	c, src, err := config.Read(path, Addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +34,7 @@ func CheckFile(path string) (*Checked, error) {
 		return nil, err
 	}
 	n := &Node{log: slog.New(slog.DiscardHandler)}
-	checks := map[string]checker{}
+	checks, contents := map[string]checker{}, map[string]eventChecker{}
 	var faults []config.Fault
 	for i := range c.Handlers {
 		h := &c.Handlers[i]
@@ -50,6 +48,9 @@ func CheckFile(path string) (*Checked, error) {
 		if k, ok := b.impl.(checker); ok {
 			checks[h.Name] = k
 		}
+		if k, ok := b.impl.(eventChecker); ok {
+			contents[h.Name] = k
+		}
 	}
 	for i := range c.Uplinks {
 		if _, err := newProbe(c, &c.Uplinks[i]); err != nil {
@@ -60,38 +61,45 @@ func CheckFile(path string) (*Checked, error) {
 		return nil, err
 	}
 	w := warner{c: c, src: src, checks: checks}
-	return &Checked{Config: c, Warnings: w.all(), router: router}, nil
+	return &Checked{Config: c, Warnings: w.all(), router: router, contents: contents}, nil
 }
 
 // Plan is what a configuration makes of an event.
 type Plan struct {
 	Event  edge.Event
 	Routes []route.Verdict
+	// Blocked says by handler why its delivery would be blocked with
+	// template_error: what its ${...} cannot make of the event.
+	Blocked map[string]string
 	// Refused is why the node would not take the event at all; "" when it
 	// would.
 	Refused string
 }
 
+// eventChecker is a handler that can say what it cannot make of an event.
+type eventChecker interface{ CheckEvent(e *edge.Event) error }
+
 // Plans says what becomes of the events in text: one CloudEvent in its JSON
-// format, or an array of them. The error says what is wrong with the text.
+// format, or an array of them; specversion may be absent. The error says what is
+// wrong with the text, with each event of it.
 func (k *Checked) Plans(text []byte) ([]Plan, error) {
-	form := "application/cloudevents+json"
-	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("[")) {
-		form = "application/cloudevents-batch+json"
-	}
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "/v1/events", bytes.NewReader(text))
+	events, err := api.ParseEvents(text, edge.Event{}, k.Config.HTTP.MaxBodyBytes)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", form)
-	in, err := api.Decode(req, k.Config.HTTP.MaxBodyBytes) // as the node reads it
-	if err != nil {
-		return nil, err
-	}
-	plans := make([]Plan, len(in.Events))
-	for i := range in.Events {
-		ev := &in.Events[i]
-		plans[i] = Plan{Event: *ev, Routes: k.router.Explain(ev), Refused: refusal(ev)}
+	plans := make([]Plan, len(events))
+	for i := range events {
+		ev := &events[i]
+		plans[i] = Plan{Event: *ev, Routes: k.router.Explain(ev), Refused: refusal(ev), Blocked: map[string]string{}}
+		for _, v := range plans[i].Routes {
+			h := k.contents[v.Handler]
+			if !v.Takes || v.To.Fault != "" || h == nil {
+				continue
+			}
+			if err := h.CheckEvent(ev); err != nil {
+				plans[i].Blocked[v.Handler] = err.Error()
+			}
+		}
 	}
 	return plans, nil
 }

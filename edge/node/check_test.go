@@ -77,6 +77,13 @@ var surprises = map[string]struct {
 		map[string]int{placesHead + hookHead + "allow_addresses = [\"127.0.0.1\"]\nurl = \"http://127.0.0.1:8080/v1/events\"\n" + route1: 8, placesHead + hookHead + "url = \"http://localhost:8080/\"\n" + route1: 7},
 		[]string{placesHead + hookHead + "url = \"http://localhost:8081/\"\n" + route1, placesHead + hookHead + "url = \"http://other:8080/\"\n" + route1},
 	},
+	"loopback_refused": {
+		map[string]int{
+			placesHead + hookHead + "url = \"http://localhost:9411/\"\n" + route1: 7, placesHead + hookHead + "url = \"https://A.Localhost./\"\n" + route1: 7,
+			placesHead + "[[uplink]]\nname = \"lte\"\nprobe = \"localhost:443\"\n" + calm: 5,
+		},
+		[]string{placesHead + "allow_addresses = [\"127.0.0.0/8\"]\n" + hookHead + "url = \"http://localhost:9411/\"\n" + route1, placesHead + hookHead + "url = \"http://localhost.example/\"\n" + route1},
+	},
 
 	"uplink_unused": {
 		map[string]int{placesHead + "[[uplink]]\nname = \"lte\"\nprobe = \"192.0.43.8:443\"\n" + calm: 4},
@@ -212,7 +219,7 @@ func TestCheckFindsWhatAStartRefuses(t *testing.T) {
 	var faults config.Errors
 	require.ErrorAs(t, err, &faults)
 	require.Len(t, faults, 2, "%v", err)
-	require.Equal(t, []int{1, 6}, []int{faults[0].Line, faults[1].Line})
+	require.Equal(t, []int{4, 9}, []int{faults[0].Line, faults[1].Line})
 	require.Contains(t, faults[0].Problem, "allow_addresses")
 }
 
@@ -234,5 +241,36 @@ func TestPlansOfAnEvent(t *testing.T) {
 	for _, text := range []string{"", "x", `{"id":"1"}`, `{"specversion":"1.0","id":"1","source":"/x","type":"a","data":"` + strings.Repeat("x", 2000) + `"}`} {
 		_, err := k.Plans([]byte(text))
 		require.Error(t, err, text)
+	}
+}
+
+// Addresses that would be refused are told with all other faults of the file, each
+// at its place, with the list that allows it.
+func TestCheckTellsRefusedAddressesWithTheRest(t *testing.T) {
+	t.Parallel()
+	s := checkSite(t)
+	text := "[node]\nworkers = 0\n" + // 2
+		"[[handler]]\nname = \"h\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1/\"\n" + // 6
+		"[[handler]]\nname = \"i\"\nkind = \"webhook\"\nurl = \"http://[ff02::1]/\"\n" + // 10
+		"[[handler]]\nname = \"j\"\nkind = \"webhook\"\nurl = \"http://[::1]/\"\nallow_addresses = [\"::1\"]\n" +
+		"[[uplink]]\nname = \"u\"\nprobe = \"https://127.0.0.1/\"\n" // 18
+	require.NoError(t, os.WriteFile(s.path("f.toml"), []byte(text), 0o600))
+	_, err := node.CheckFile(s.path("f.toml"))
+	var faults config.Errors
+	require.ErrorAs(t, err, &faults)
+	require.Len(t, faults, 4, "%v", err)
+	for i, want := range []struct {
+		line    int
+		key     string
+		allowed string
+	}{
+		{2, "node.workers", "1 to 1024"},
+		{6, "handler[1].url", `"127.0.0.1" in allow_addresses of this handler, or of [node]`},
+		{10, "handler[2].url", "the address of one host"},
+		{18, "uplink[1].probe", `"127.0.0.1" in allow_addresses of [node]`},
+	} {
+		require.Equal(t, want.line, faults[i].Line, "%v", faults[i])
+		require.Equal(t, want.key, faults[i].Key)
+		require.Contains(t, faults[i].Allowed, want.allowed)
 	}
 }

@@ -52,7 +52,7 @@ func (n *Node) handler(h *config.Handler) (edge.Handler, error) {
 			Concurrency:      h.Concurrency,
 			Timeout:          h.Timeout,
 			MaxPause:         maxPause(h.Retry),
-			AllowAddress:     handlers.AddressPolicy{Private: h.Webhook.AllowPrivate, Allow: h.Webhook.AllowAddresses}.Check,
+			AllowAddress:     webhookPolicy(h.Webhook).Check,
 		})
 	case config.KindCommand:
 		env, fill, err := executionContent(h.Command)

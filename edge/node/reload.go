@@ -83,7 +83,7 @@ func (n *Node) reload(ctx context.Context) ([]config.Change, error) {
 	if old.File == "" {
 		return nil, fmt.Errorf("%w: the node was not made from a file", edge.ErrInvalid)
 	}
-	c, src, err := config.Read(old.File)
+	c, src, err := config.Read(old.File, Addresses)
 	if err != nil {
 		return nil, unreadable(err)
 	}

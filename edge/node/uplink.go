@@ -8,7 +8,6 @@ import (
 	"fencepost/edge"
 	"fencepost/edge/config"
 	"fencepost/edge/uplink"
-	"fencepost/handlers"
 )
 
 // uplinks makes the uplinks of a configuration. Their probes keep to the same
@@ -28,6 +27,5 @@ func uplinks(c *config.Config) ([]edge.Uplink, error) {
 }
 
 func newProbe(c *config.Config, u *config.Uplink) (func(context.Context) error, error) {
-	policy := handlers.AddressPolicy{Private: c.Node.AllowPrivate, Allow: c.Node.AllowAddresses}
-	return uplink.New(uplink.Config{To: u.Probe, Control: policy.Control})
+	return uplink.New(uplink.Config{To: u.Probe, Control: probePolicy(c).Control})
 }

@@ -29,7 +29,7 @@ func (w *warner) handler(i int) {
 		w.add("halts", at+".on_failure", "one delivery that fails stops all others of its target until a person acts", "watch for it: fencepost target --stalled lists such lines, fencepost target resume and redrive end the stop")
 	}
 	if h.Effect == edge.Once && h.Timeout > w.c.Node.ShutdownGrace {
-		w.add("grace_short", at+".timeout_s", fmt.Sprintf("(%s) is longer than shutdown_grace_s (%s): what runs when the node stops is cut then, and of effect once it is blocked until a person decides", h.Timeout, w.c.Node.ShutdownGrace), "lower it, or raise node.shutdown_grace_s (and TimeoutStopSec of the unit)")
+		w.add("grace_short", at+".timeout_s", fmt.Sprintf("is %s, longer than shutdown_grace_s (%s): what runs when the node stops is cut then, and of effect once it is blocked until a person decides", h.Timeout, w.c.Node.ShutdownGrace), "lower it, or raise node.shutdown_grace_s (and TimeoutStopSec of the unit)")
 	}
 	w.retry(h, at)
 	for _, ref := range secretRefs(h) {
@@ -133,6 +133,9 @@ func (w *warner) webhook(h *config.Handler, at string) {
 	}
 	if u.Scheme == "http" && !near(u.Hostname()) {
 		w.add("plain_http", at+".url", "events travel in clear over the network", "https://")
+	}
+	if loopbackRefused(u.Hostname(), webhookPolicy(h.Webhook)) {
+		w.add("loopback_refused", at+".url", "the name stands for this host, whose own address is refused: deliveries are blocked with address_refused", `allow_addresses = ["127.0.0.1", "::1"], if that is meant`)
 	}
 	if w.own(u) {
 		w.add("own_door", at+".url", "is the node's own listener: an event would make events without end", "the address of another program")

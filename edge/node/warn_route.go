@@ -92,6 +92,9 @@ func (w *warner) uplinks() {
 		used[w.c.Handlers[i].Uplink] = true
 	}
 	for i, u := range w.c.Uplinks {
+		if loopbackRefused(hostOf(u.Probe), probePolicy(w.c)) {
+			w.add("loopback_refused", fmt.Sprintf("uplink[%d].probe", i+1), "the name stands for this host, whose own address is refused: the uplink stays down", `allow_addresses = ["127.0.0.1", "::1"] in [node], if that is meant`)
+		}
 		if !used[u.Name] {
 			w.add("uplink_unused", fmt.Sprintf("uplink[%d].name", i+1), "no handler needs this uplink: whether it is up or down changes nothing", "uplink = \""+u.Name+"\" in the handlers that go over it")
 		}

@@ -33,6 +33,13 @@ func (h *Handler) content(e *edge.Event) (Content, error) {
 	return c, h.checkFilled(c.Env)
 }
 
+// CheckEvent says what of the event cannot be put into its execution: what would
+// block its delivery with template_error. nil when all can. It runs nothing.
+func (h *Handler) CheckEvent(e *edge.Event) error {
+	_, err := h.content(e)
+	return err
+}
+
 // argv is the whole vector.
 func (c Content) argv(program string) []string {
 	return append([]string{program}, c.Arguments...)

@@ -83,6 +83,13 @@ func (h *Handler) content(e *edge.Event) (Content, error) {
 	return c, nil
 }
 
+// CheckEvent says what of the event cannot be put into its request: what would block
+// its delivery with template_error. nil when all can. It sends nothing.
+func (h *Handler) CheckEvent(e *edge.Event) error {
+	_, err := h.content(e)
+	return err
+}
+
 func eventHeaders(to http.Header, c *edge.Claim) {
 	e := c.Event
 	to.Set("Accept-Encoding", "identity")
