@@ -110,6 +110,9 @@ func (e *Engine) mendSteps(ctx context.Context) {
 			}
 			more = swept.More && ctx.Err() == nil
 		}
+		if s.ms < 0 {
+			e.orphansStepped()
+		}
 		e.doubt.steps = e.doubt.steps[1:]
 		e.expireAt(e.clock.NowMS())
 	}

@@ -47,6 +47,17 @@ func (e *Engine) orphan() {
 	e.beatLocked()
 }
 
+// orphansStepped lets a lease without a run stand for a whole lease again, after
+// the clock was set back.
+func (e *Engine) orphansStepped() {
+	l := e.live
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if mono := e.clock.Mono(); l.orphans > mono {
+		l.orphans = mono + e.o.Lease + e.o.Lease/renewShare
+	}
+}
+
 func (e *Engine) beatLocked() {
 	if e.live.beating || e.live.closed {
 		return

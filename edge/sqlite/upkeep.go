@@ -67,11 +67,25 @@ func (s *Store) ClockStepped(ctx context.Context, stepMS, maxDelayMS, sinceMS in
 	err := s.w.do(ctx, phaseSettle, func(tx *tx) error {
 		swept = edge.Swept{}
 		if stepMS < 0 {
+			if err := tx.ownLeasesBack(stepMS); err != nil {
+				return err
+			}
 			return tx.steppedBack(maxDelayMS, limit, &swept)
 		}
 		return tx.shiftDoubted(stepMS, sinceMS, limit, &swept)
 	})
 	return swept, err
+}
+
+// ownLeasesBack moves the ends of this owner's leases with the clock. Those that
+// work is done under are renewed anyway; one without, which is given up when it
+// has expired, would stand for as long as the clock was set back.
+func (tx *tx) ownLeasesBack(stepMS int64) error {
+	const move = `UPDATE leases SET expires_ms = max(expires_ms + ?1, ?2) WHERE owner = ?3 AND expires_ms > ?2 + ?4`
+	if tx.w.owner == 0 {
+		return nil
+	}
+	return tx.exec(move, stepMS, tx.now, tx.w.owner, tx.w.hands.lease)
 }
 
 // steppedBack brings what lies too far in the future back to where it would be
