@@ -113,7 +113,7 @@ func (s *Store) compare(ctx context.Context, conn *sqlx.Conn) (r record, markErr
 // keepMark opens the side file for the writer and writes down what attend found.
 // It comes before every other operation of the store.
 func (s *Store) keepMark(ctx context.Context) error {
-	if s.o.OnLoss == LossLook {
+	if s.o.OnLoss == LossLook || s.o.unmarked {
 		return nil
 	}
 	m, err := openMark(s.path, s.next, s.o.Share)

@@ -74,3 +74,38 @@ func BenchmarkMixed(b *testing.B) {
 	b.ReportMetric(float64(b.N)/float64(s.Commits()), "deliveries/commit")
 	cancel()
 }
+
+// BenchmarkSideFile commits one event after another to two stores by turns, one
+// with the side file and the ring and one without, and reports the ratio.
+func BenchmarkSideFile(b *testing.B) {
+	stores := [2]*sqlite.Store{}
+	for i, o := range []sqlite.Options{sqlite.UnmarkedForTest(sqlite.Options{}), {}} {
+		s, err := sqlite.Open(filepath.Join(b.TempDir(), "b.db"), o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.Close()
+		stores[i] = s
+	}
+	payload := make([]byte, 300)
+	var took, used [2]time.Duration
+	b.ResetTimer()
+	for n := range b.N {
+		for k := range 2 {
+			i := (n + k) % 2
+			from, before := time.Now(), cpu()
+			_, err := stores[i].Accept(context.Background(), []edge.Submission{{
+				Event:  edge.Event{ID: fmt.Sprint(n), Source: "/bench", Type: "bench.made", Data: payload},
+				Routes: []edge.Routed{{Route: "r", Handler: "h", Key: fmt.Sprint(n % 1000)}},
+			}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			took[i] += time.Since(from)
+			used[i] += cpu() - before
+		}
+	}
+	b.ReportMetric(float64(took[1])/float64(took[0]), "time-with/without")
+	b.ReportMetric(float64(used[1])/float64(used[0]), "cpu-with/without")
+	b.ReportMetric(float64(took[1].Microseconds())/float64(b.N), "us/commit-with")
+}

@@ -285,3 +285,9 @@ func RestoreOnForTest(o RestoreOptions, machine uint64, boot byte) RestoreOption
 	o.fake = HostForTest(Options{}, machine, boot).fake
 	return o
 }
+
+// UnmarkedForTest keeps no side file and no ring.
+func UnmarkedForTest(o Options) Options {
+	o.unmarked = true
+	return o
+}

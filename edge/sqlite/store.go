@@ -56,6 +56,7 @@ type Options struct {
 	// way can still be stored; 0 means none.
 	ReserveBytes int64
 
+	unmarked bool         // keep no side file and no ring, to measure what they cost
 	free     *int64       // instead of the free bytes of the disk, in tests
 	fake     *host        // instead of this machine, in tests
 	restored *finding     // the database is a backup that is being restored

@@ -140,14 +140,16 @@ func (tx *tx) finish() error {
 		return err
 	}
 	tx.seq.commit++
-	tx.seq.chain = chainAfter(tx.seq.chain, tx.w.store.owner, tx.now, tx.seq)
+	if !tx.w.store.o.unmarked {
+		tx.seq.chain = chainAfter(tx.seq.chain, tx.w.store.owner, tx.now, tx.seq)
+		const ring = `INSERT INTO marks (slot, commit_no, chain) VALUES (?1, ?2, ?3)
+		              ON CONFLICT (slot) DO UPDATE SET commit_no = ?2, chain = ?3`
+		if err := tx.exec(ring, tx.seq.commit%ringSize, tx.seq.commit, tx.seq.chain); err != nil {
+			return err
+		}
+	}
 	const seq = `UPDATE sequences SET event = ?, delivery = ?, execution = ?, target = ?, commit_no = ?, chain = ? WHERE id = 1`
 	if err := tx.exec(seq, tx.seq.event, tx.seq.delivery, tx.seq.execution, tx.seq.target, tx.seq.commit, tx.seq.chain); err != nil {
-		return err
-	}
-	const ring = `INSERT INTO marks (slot, commit_no, chain) VALUES (?1, ?2, ?3)
-	              ON CONFLICT (slot) DO UPDATE SET commit_no = ?2, chain = ?3`
-	if err := tx.exec(ring, tx.seq.commit%ringSize, tx.seq.commit, tx.seq.chain); err != nil {
 		return err
 	}
 	if _, err := tx.w.commit.Exec(); err != nil {
