@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -35,10 +36,7 @@ func (e *Engine) EnqueueBatch(ctx context.Context, evs []Event) ([]Accepted, err
 	at := make([]int, 0, len(evs)) // at[i]: place in out of subs[i]
 	for i, ev := range evs {
 		ev.N, ev.AcceptedMS, ev.Depth = 0, 0, 0
-		sub, err := e.submission(ev)
-		if err == nil && ev.Source == e.NoticeSource() {
-			err = fieldFault("source", "%q is that of the node's own events", ev.Source)
-		}
+		sub, err := e.offered(ev)
 		if err != nil {
 			out[i].Err = err
 			continue
@@ -78,6 +76,14 @@ func (e *Engine) mayAccept(evs []Event) error {
 		return fmt.Errorf("%w: batch: %d bytes, the limit is %d", ErrInvalid, size, MaxBatchBytes)
 	}
 	return nil
+}
+
+// offered is submission for an event that the node has not made itself.
+func (e *Engine) offered(ev Event) (Submission, error) {
+	if strings.EqualFold(ev.Source, e.NoticeSource()) { // other case would pass for it, where a person looks
+		return Submission{}, fieldFault("source", "%q is that of the node's own events", ev.Source)
+	}
+	return e.submission(ev)
 }
 
 // submission validates and routes one event: every event comes through here,

@@ -22,7 +22,7 @@ type Notice struct {
 }
 
 // NoticeSource is the source of the events that the engine makes of notices. No
-// one else may use it.
+// one else may use it, in whatever case: not producers, nor follow-up events.
 func (e *Engine) NoticeSource() string { return "fencepost/" + e.store.Node() }
 
 // Notify accepts an event that says n, in the background and in the order of the

@@ -41,7 +41,7 @@ func (e *Engine) EnqueueOnce(ctx context.Context, key RequestKey, evs []Event) (
 	for i, ev := range evs {
 		ev.N, ev.AcceptedMS, ev.Depth = 0, 0, 0
 		var err error
-		if subs[i], err = e.submission(ev); err != nil {
+		if subs[i], err = e.offered(ev); err != nil {
 			return Kept{}, atEvent(err, i, len(evs))
 		}
 	}

@@ -117,7 +117,7 @@ func (e *Engine) followUps(r *run, evs []Event) ([]Submission, error) {
 		if ev.Trace.Parent == "" {
 			ev.Trace = r.c.Trace()
 		}
-		sub, err := e.submission(ev)
+		sub, err := e.offered(ev)
 		if err != nil {
 			return nil, fmt.Errorf("follow-up event %d: %w", i+1, err)
 		}

@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"fencepost/edge"
@@ -55,6 +57,10 @@ func (h *intake) post(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
+	if err := h.reserved(in); err != nil {
+		h.fail(w, r, err)
+		return
+	}
 	received(r.Context())
 	var answers []edge.Accepted
 	switch {
@@ -77,6 +83,21 @@ func (h *intake) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.answerOne(w, r, in, answers[0])
+}
+
+// reserved refuses a batch whole that has an event which says it is the node's own,
+// as one with any other event that is invalid. Of a single event the engine says so.
+func (h *intake) reserved(in Intent) error {
+	if !in.Batch {
+		return nil
+	}
+	own := "fencepost/" + h.names().Node()
+	for i, ev := range in.Events {
+		if strings.EqualFold(ev.Source, own) {
+			return invalid(FieldFault{Pointer: fmt.Sprintf("/%d/source", i), Detail: fmt.Sprintf("%q is that of the node's own events", ev.Source)})
+		}
+	}
+	return nil
 }
 
 func (h *intake) answerOne(w http.ResponseWriter, r *http.Request, in Intent, a edge.Accepted) {

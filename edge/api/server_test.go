@@ -212,6 +212,13 @@ func TestIntake_Batch(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, a.status)
 	require.Equal(t, "/1/specversion", a.problem(t).Errors[0].Pointer)
 	require.Len(t, n.events(t), 3, "nothing of a malformed batch is stored")
+
+	for _, own := range []string{"fencepost/" + n.model.Node(), "FencePost/" + n.model.Node()} {
+		a, _ = send("[" + strings.Replace(one, `"id":"1"`, `"id":"5"`, 1) + "," + strings.Replace(one, `"source":"/s"`, `"source":"`+own+`"`, 1) + "]")
+		require.Equal(t, http.StatusBadRequest, a.status, own)
+		require.Equal(t, "/1/source", a.problem(t).Errors[0].Pointer)
+		require.Len(t, n.events(t), 3, "nor of one with an event of the node's own source")
+	}
 }
 
 func TestT1_OnlyTheCanonicalPathsLeadAnywhere(t *testing.T) {
