@@ -43,7 +43,8 @@ type app struct {
 	json    bool   // --json
 	offline bool   // --offline
 	reads   bool   // the command only reads: it has --offline
-	ran     bool   // the arguments were understood and a command began
+	help    *notingWriter
+	ran     bool // the arguments were understood and a command began
 }
 
 // Main runs the command that args name and returns the exit code. It ends soon
@@ -53,6 +54,9 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil && a.help.err != nil { // what cobra prints, it prints without looking
+		a.ran, err = true, a.help.err
+	}
 	if err == nil {
 		return api.ExitOK
 	}
@@ -73,7 +77,8 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetIn(a.In)
-	root.SetOut(plainWriter{a.Out}) // what cobra prints may have a name from outside in it
+	a.help = &notingWriter{w: plainWriter{a.Out}} // what cobra prints may have a name from outside in it
+	root.SetOut(a.help)
 	root.SetErr(plainWriter{a.Err})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+", else "+service.ConfigPath+")")

@@ -86,14 +86,22 @@ func (a *app) handlerResume() *cobra.Command {
 		Use:   "resume NAME",
 		Short: "Let a handler go on",
 		Long: "Open the gate of a handler, whoever closed it: a person, or the node after 410 Gone or a long\n" +
-			"failure. What waited is taken, in order.",
-		Example:           "  fencepost handler resume hello",
+			"failure. What waited is taken, in order, and a retry when it is due: what a receiver put off\n" +
+			"with Retry-After stays put off, and what is ordered behind it too. To try that at once:\n" +
+			"fencepost retry-now --handler NAME.",
+		Example:           "  fencepost handler resume hello\n  fencepost retry-now --handler hello --dry-run",
 		Args:              oneHandler,
 		ValidArgsFunction: a.firstArg(a.handlerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (api.Handler, error) {
 				return n.ResumeHandler(ctx, args[0])
-			}, a.showHandler)
+			}, func(h api.Handler) error {
+				if err := a.showHandler(h); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(a.Out, "retries are taken when they are due; to try them at once: fencepost retry-now --handler %s\n", h.Name)
+				return err
+			})
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fencepost/edge/api"
 	"fencepost/edge/cli"
 )
 
@@ -65,6 +66,20 @@ func TestMan_OnePageForEachCommand(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, s.run(t, "man", "--dir", "/nowhere").code)
+}
+
+// What cannot be printed whole did not succeed.
+func TestHelp_OntoAFullDeviceFails(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help"}, {"help", "send"}, {"send", "--help"}, {"man", "--markdown"}, {"completion", "bash"}, {"schema"}, {"version"}, {}} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		require.NoError(t, err)
+		var said strings.Builder
+		require.Equal(t, api.ExitFailed, cli.Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: full, Err: &said}), args)
+		require.Contains(t, said.String(), "no space left on device", args)
+		require.NotContains(t, said.String(), "--help", "nothing is wrong with how it was called")
+		require.NoError(t, full.Close())
+	}
 }
 
 func TestCompletion_KnowsNamesAndStates(t *testing.T) {

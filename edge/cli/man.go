@@ -25,8 +25,9 @@ func (a *app) man() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if markdown {
-				reference(a.Out, cmd.Root())
-				return nil
+				page := &notingWriter{w: a.Out}
+				reference(page, cmd.Root())
+				return page.err
 			}
 			if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 				return usage("--dir %q is not a directory: make it first", dir)

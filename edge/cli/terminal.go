@@ -77,6 +77,20 @@ func escape(s string) string {
 
 func shown(r rune) bool { return unicode.IsPrint(r) || r == '\n' || r == '\t' }
 
+// notingWriter keeps the first error of writing, for those who do not look.
+type notingWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (n *notingWriter) Write(b []byte) (int, error) {
+	c, err := n.w.Write(b)
+	if n.err == nil {
+		n.err = err
+	}
+	return c, err
+}
+
 // plainWriter passes text on with everything escaped that a terminal might act
 // on: for what other packages print.
 type plainWriter struct{ w io.Writer }
