@@ -1,5 +1,10 @@
 package edge
 
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
 // LossKind says how a database and its side file disagreed when the database was
 // opened.
 type LossKind string
@@ -40,4 +45,20 @@ type Loss struct {
 type Decided struct {
 	By     string // who
 	Reason string // required
+}
+
+// MaxDecisionBytes bounds what is kept with a decision: who, and the reason.
+const MaxDecisionBytes = 4 << 10
+
+// Validate returns [ErrInvalid] for a decision that cannot be kept.
+func (d Decided) Validate() error {
+	switch {
+	case d.Reason == "":
+		return fmt.Errorf("%w: the reason must not be empty: it is kept with the decision", ErrInvalid)
+	case len(d.Reason) > MaxDecisionBytes || len(d.By) > MaxDecisionBytes:
+		return fmt.Errorf("%w: the reason has %d bytes and the name of who decides %d, the limit of each is %d", ErrInvalid, len(d.Reason), len(d.By), MaxDecisionBytes)
+	case !utf8.ValidString(d.Reason) || !utf8.ValidString(d.By):
+		return fmt.Errorf("%w: the reason or the name of who decides is not valid UTF-8", ErrInvalid)
+	}
+	return nil
 }

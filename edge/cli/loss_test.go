@@ -94,6 +94,7 @@ func TestBackupAndRestore_OfARealNode(t *testing.T) {
 	require.Contains(t, s.ok(t, "restore", s.path("copy"), "--reason", "try"), "kept")
 	p = s.start(t)
 	require.Contains(t, s.ok(t, "status"), "was restored")
+	require.Contains(t, p.log.String(), "level=WARN msg=\"on hold: events are taken, nothing is delivered", "a hold that was there before this start")
 	s.ok(t, "resume", "--reason", "looked")
 	require.Contains(t, s.ok(t, "check", "--full"), "ok")
 	p.stop(t)

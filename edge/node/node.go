@@ -249,6 +249,9 @@ func (n *Node) Run(ctx context.Context) (edge.Summary, error) {
 	}()
 	n.log.Info("node started", "node", n.store.Node(), "owner", n.store.Owner(), "database", n.c.Node.Data,
 		"last_end", n.store.LastEnd(), "listen", n.Addr(), "socket", n.c.HTTP.Socket, "version", n.o.Version)
+	if l := n.store.Hold(); l != nil { // found now, or by a start or a restore before
+		n.log.Warn("on hold: events are taken, nothing is delivered; fencepost status says what to do", "kind", string(l.Kind), "detail", l.Detail)
+	}
 	n.warnFirst()
 	summary, err := n.engine.Run(ctx)
 	stop(nil)

@@ -13,6 +13,7 @@ import (
 	"fencepost/edge"
 
 	"github.com/jmoiron/sqlx"
+	codes "modernc.org/sqlite/lib"
 )
 
 // Backup copies the database to a new file at path while the store works, checks
@@ -32,6 +33,9 @@ func (s *Store) Backup(ctx context.Context, path string) (edge.BackupReport, err
 	defer leave()
 	began := s.o.Clock.Mono()
 	removeParts(path)
+	if err := s.roomForCopy(ctx, path); err != nil {
+		return r, err
+	}
 	part, err := newPart(path)
 	if err != nil {
 		return r, fmt.Errorf("%w: %w", edge.ErrInvalid, err)
@@ -40,7 +44,9 @@ func (s *Store) Backup(ctx context.Context, path string) (edge.BackupReport, err
 	if r.FromNo, err = s.lastCommit(ctx); err != nil {
 		return r, err
 	}
-	if err := s.copyTo(ctx, part); err != nil {
+	if err := s.copyTo(ctx, part); resultCode(err)&0xff == codes.SQLITE_FULL {
+		return r, fmt.Errorf("%w: %s is full", edge.ErrLowSpace, filepath.Dir(path))
+	} else if err != nil {
 		return r, fmt.Errorf("copy to %s: %w", part, err)
 	}
 	p, err := proveCopy(ctx, part)
@@ -60,6 +66,22 @@ func (s *Store) Backup(ctx context.Context, path string) (edge.BackupReport, err
 	}
 	r.TookMS = (s.o.Clock.Mono() - began).Milliseconds()
 	return r, syncDir(filepath.Dir(path))
+}
+
+// roomForCopy refuses a backup that would not fit, or that would fill the node's
+// own disk so far that it takes no more events.
+func (s *Store) roomForCopy(ctx context.Context, path string) error {
+	var need int64
+	err := s.read(ctx, func(ctx context.Context, q queryer) error {
+		return q.GetContext(ctx, &need, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
+	})
+	if err != nil {
+		return err
+	}
+	if sameDisk(filepath.Dir(path), filepath.Dir(s.path)) {
+		need += s.Storage().LowWaterBytes
+	}
+	return roomFor(filepath.Dir(path), need, s.o.free)
 }
 
 // copies lets one backup run at a time, and Close wait for its end.
@@ -102,7 +124,7 @@ func (s *Store) backupPath(path string) error {
 	if err != nil {
 		return err
 	}
-	path = filepath.Clean(path)
+	path, own = realPath(path), realPath(own)
 	for _, suffix := range ownSuffixes {
 		if path == own+suffix {
 			return fmt.Errorf("%w: %s belongs to the database: choose another name", edge.ErrInvalid, path)
@@ -120,6 +142,16 @@ func (s *Store) backupPath(path string) error {
 		return fmt.Errorf("%w: there is no directory %s", edge.ErrInvalid, filepath.Dir(path))
 	}
 	return nil
+}
+
+// realPath is the path of a file, which need not be there, without the links of its
+// directory.
+func realPath(path string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, filepath.Base(path))
 }
 
 // lastCommit is the number of the last commit that was answered.

@@ -165,7 +165,10 @@ func TestBackup_DangerousTargetsAreRefused(t *testing.T) {
 	taken := filepath.Join(dir, "taken")
 	require.NoError(t, os.WriteFile(taken, []byte("mine"), 0o600))
 	require.NoError(t, os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "link")))
+	alias := filepath.Join(t.TempDir(), "alias")
+	require.NoError(t, os.Symlink(filepath.Dir(path), alias))
 	for to, want := range map[string]error{
+		filepath.Join(alias, filepath.Base(path)+"-journal"): edge.ErrInvalid,
 		"relative":                       edge.ErrInvalid,
 		path:                             edge.ErrInvalid,
 		path + "-wal":                    edge.ErrInvalid,
@@ -189,6 +192,43 @@ func TestBackup_DangerousTargetsAreRefused(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 2, "nothing half-written is left")
+}
+
+// TestBackup_ThatWouldFillTheDiskIsRefused before it takes any space: the node on
+// that disk would take no more events.
+func TestBackup_ThatWouldFillTheDiskIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openAt(t, dbPath(t), sqlite.FreeForTest(sqlite.Options{Clock: edge.ManualClock(fixtureMS)}, 1<<20))
+	_, err := s.Backup(t.Context(), filepath.Join(dir, "copy"))
+	require.ErrorIs(t, err, edge.ErrLowSpace)
+	require.ErrorContains(t, err, "1 MiB are free in "+dir)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+
+	const mib = 1 << 20
+	o := sqlite.FreeForTest(sqlite.Options{Clock: edge.ManualClock(fixtureMS), Limits: sqlite.Limits{LowWaterBytes: 64 * mib}}, 40*mib)
+	path := dbPath(t)
+	s = openAt(t, path, o)
+	_, err = s.Backup(t.Context(), path+".copy")
+	require.ErrorIs(t, err, edge.ErrLowSpace, "what the node must keep free is kept free")
+}
+
+// TestDecisions_AreBound: whoever decides, through a node or on the file.
+func TestDecisions_AreBound(t *testing.T) {
+	t.Parallel()
+	p, copied := backedUp(t)
+	long := strings.Repeat("x", edge.MaxDecisionBytes+1)
+	s := openAt(t, dbPath(t), sqlite.Options{})
+	for _, d := range []edge.Decided{{By: "ann"}, {By: "ann", Reason: long}, {By: long, Reason: "looked"}, {Reason: "\xff"}} {
+		_, err := s.AcceptLoss(t.Context(), d)
+		require.ErrorIs(t, err, edge.ErrInvalid)
+		_, err = s.Resume(t.Context(), d)
+		require.ErrorIs(t, err, edge.ErrInvalid)
+		_, err = sqlite.Restore(t.Context(), p.path, copied, sqlite.RestoreOptions{Decided: d})
+		require.ErrorIs(t, err, edge.ErrInvalid)
+	}
 }
 
 // TestBackup_EndsWithTheStore: a close waits for it, and none is left.

@@ -14,3 +14,9 @@ func lookAt(dir string) (disk, error) {
 	}
 	return disk{free: int64(st.Bavail) * int64(st.Bsize), readOnly: st.Flags&unix.ST_RDONLY != 0}, nil
 }
+
+// sameDisk reports whether two directories are on one file system.
+func sameDisk(a, b string) bool {
+	var x, y unix.Stat_t
+	return unix.Stat(a, &x) == nil && unix.Stat(b, &y) == nil && x.Dev == y.Dev
+}

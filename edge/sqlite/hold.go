@@ -96,8 +96,8 @@ func (s *Store) Resume(ctx context.Context, d edge.Decided) (edge.Loss, error) {
 
 func (s *Store) decide(ctx context.Context, d edge.Decided, write func(tx *tx) error) (edge.Loss, error) {
 	var last edge.Loss
-	if d.Reason == "" {
-		return last, fmt.Errorf("%w: the reason must not be empty: it is kept with the decision", edge.ErrInvalid)
+	if err := d.Validate(); err != nil {
+		return last, err
 	}
 	var held edge.Loss
 	var heldErr error

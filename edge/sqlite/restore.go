@@ -29,8 +29,8 @@ type RestoreOptions struct {
 // ErrInvalid: the backup is not sound; ErrConflict: a process works on path.
 func Restore(ctx context.Context, path, from string, o RestoreOptions) (edge.RestoreReport, error) {
 	r := edge.RestoreReport{Path: path, From: from, ExpectedNo: -1}
-	if o.Reason == "" {
-		return r, fmt.Errorf("%w: the reason must not be empty: it is kept with the database", edge.ErrInvalid)
+	if err := o.Validate(); err != nil {
+		return r, err
 	}
 	if err := processSettings(); err != nil {
 		return r, err
