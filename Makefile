@@ -73,8 +73,8 @@ clock-long: ## the same, and fail when leases outlive a restart by more than pro
 limits: ## 64 descriptors, a tenth of a processor, slow syncs, 96 MiB, short writes (needs strace)
 	$(GO) test -tags faults -count=1 -v -timeout 15m -run 'TestP23_|TestP20_|TestP5_Short' ./edge/internal/crash
 
-together-long: ## three processes on one file beside 3,000 commands (about 10 minutes)
-	FENCEPOST_COMMANDS=3000 $(GO) test -count=1 -v -timeout 60m -run 'TestP12_' ./edge/internal/crash
+together-long: ## three processes on one file beside 45,000 commands (about 10 minutes)
+	FENCEPOST_COMMANDS=45000 $(GO) test -count=1 -v -timeout 60m -run 'TestP12_' ./edge/internal/crash
 
 soak: ## memory, goroutines and descriptors over 5 minutes at 100 events a second
 	$(GO) test -tags soak -count=1 -v -timeout 30m -run 'TestP21_|_ALeakHas' ./edge/internal/crash
