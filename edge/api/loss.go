@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -128,6 +129,9 @@ func (l *local) backup(r *http.Request) (any, error) {
 		return nil, err
 	}
 	b, err := l.node.Backup(r.Context(), req.Path)
+	if errors.Is(err, edge.ErrLowSpace) { // of the backup's disk, which is not the node's to wait for
+		return nil, NewProblem(CodeLowSpace, err.Error())
+	}
 	if err != nil {
 		return nil, err
 	}

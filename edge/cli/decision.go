@@ -9,6 +9,7 @@ import (
 
 	"fencepost/edge"
 	"fencepost/edge/api"
+	"fencepost/edge/config"
 	"fencepost/edge/sqlite"
 
 	"github.com/spf13/cobra"
@@ -17,14 +18,14 @@ import (
 // decision is a command with which a person decides about a loss or a hold:
 // through the node, or on the file while none runs.
 func (a *app) decision(c *cobra.Command, ask func(context.Context, *api.Client, api.DecisionRequest) (api.Loss, error),
-	do func(context.Context, *sqlite.Store, edge.Decided) (edge.Loss, error), next string) *cobra.Command {
+	do func(context.Context, *sqlite.Store, edge.Decided) (edge.Loss, error), open func(config.Config) (*sqlite.Store, error), next string) *cobra.Command {
 	req := api.DecisionRequest{}
 	c.Args = cobra.NoArgs
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if req.Reason == "" {
 			return usage("--reason is missing: say why; it is kept with the decision")
 		}
-		loss, err := a.decide(cmd.Context(), req, ask, do)
+		loss, err := a.decide(cmd.Context(), req, ask, do, open)
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func (a *app) decision(c *cobra.Command, ask func(context.Context, *api.Client, 
 }
 
 func (a *app) decide(ctx context.Context, req api.DecisionRequest, ask func(context.Context, *api.Client, api.DecisionRequest) (api.Loss, error),
-	do func(context.Context, *sqlite.Store, edge.Decided) (edge.Loss, error)) (api.Loss, error) {
+	do func(context.Context, *sqlite.Store, edge.Decided) (edge.Loss, error), open func(config.Config) (*sqlite.Store, error)) (api.Loss, error) {
 	c, err := a.load()
 	if err != nil {
 		return api.Loss{}, err
@@ -61,14 +62,36 @@ func (a *app) decide(ctx context.Context, req api.DecisionRequest, ask func(cont
 	if _, err := os.Lstat(c.Node.Data); errors.Is(err, os.ErrNotExist) {
 		return api.Loss{}, fmt.Errorf("%w: there is no database at %s", edge.ErrNotFound, c.Node.Data)
 	}
-	store, err := sqlite.Open(c.Node.Data, sqlite.Options{
-		Durability: sqlite.Durability(c.Node.Durability), OnLoss: sqlite.LossHold, Logger: slog.New(slog.DiscardHandler),
-	})
+	store, err := open(c)
 	if err != nil {
 		return api.Loss{}, err
 	}
 	loss, err := do(ctx, store, edge.Decided{By: req.By, Reason: req.Reason})
 	return api.LossOf(loss), errors.Join(err, store.Close())
+}
+
+// openAnyway opens a database whatever it has lost, and writes down what that is.
+func openAnyway(c config.Config) (*sqlite.Store, error) { return openOnLoss(c, sqlite.LossHold) }
+
+// openUnlost refuses a database that has lost something of which no start has told
+// yet, and leaves it as it is: what is missing may be put back.
+func openUnlost(c config.Config) (*sqlite.Store, error) {
+	store, err := openOnLoss(c, sqlite.LossRefuse)
+	var loss *sqlite.LossError
+	switch {
+	case !errors.As(err, &loss):
+		return store, err
+	case loss.Loss.Lost:
+		return nil, fmt.Errorf("%w: %s; nothing was changed. Put back what is missing or restore a backup, or say first that work goes on without it: fencepost accept-loss --reason TEXT",
+			edge.ErrConflict, loss.Loss.Detail)
+	}
+	return openAnyway(c)
+}
+
+func openOnLoss(c config.Config, what sqlite.OnLoss) (*sqlite.Store, error) {
+	return sqlite.Open(c.Node.Data, sqlite.Options{
+		Durability: sqlite.Durability(c.Node.Durability), OnLoss: what, Logger: slog.New(slog.DiscardHandler),
+	})
 }
 
 func (a *app) acceptLoss() *cobra.Command {
@@ -86,7 +109,7 @@ func (a *app) acceptLoss() *cobra.Command {
 		func(ctx context.Context, s *sqlite.Store, d edge.Decided) (edge.Loss, error) {
 			return s.AcceptLoss(ctx, d)
 		},
-		"accepted; nothing is delivered until: fencepost resume --reason TEXT")
+		openAnyway, "accepted; nothing is delivered until: fencepost resume --reason TEXT")
 }
 
 func (a *app) resume() *cobra.Command {
@@ -101,7 +124,7 @@ func (a *app) resume() *cobra.Command {
 		return n.Resume(ctx, r)
 	},
 		func(ctx context.Context, s *sqlite.Store, d edge.Decided) (edge.Loss, error) { return s.Resume(ctx, d) },
-		"the hold has ended: deliveries are dispatched")
+		openUnlost, "the hold has ended: deliveries are dispatched")
 }
 
 func (a *app) showLoss(l api.Loss) error {

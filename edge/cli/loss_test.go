@@ -77,6 +77,51 @@ func TestAcceptLoss_WhileNoNodeRuns(t *testing.T) {
 	p.stop(t)
 }
 
+// TestResume_DecidesNoLossByItself: the log that was missing is put back after a
+// resume that was refused, and nothing was lost.
+func TestResume_DecidesNoLossByItself(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toLog)
+	p := s.start(t)
+	s.ok(t, "send", "--type", "a.b", "--source", "/x")
+	p.kill(t)
+	require.NoError(t, os.Rename(s.path("db-wal"), s.path("mislaid")))
+	before := s.sums(t)
+	r := s.run(t, "resume", "--reason", "go")
+	require.NotEqual(t, api.ExitOK, r.code)
+	require.Contains(t, r.err, "fencepost accept-loss --reason")
+	require.Equal(t, before, s.sums(t), "what is refused changes nothing")
+	require.NoError(t, os.Rename(s.path("mislaid"), s.path("db-wal")))
+	p = s.start(t)
+	require.NotContains(t, s.ok(t, "status"), "on hold")
+	require.Contains(t, s.ok(t, "events"), "a.b")
+	p.stop(t)
+}
+
+// TestRefuse_NamesWhatHelps: of a copy nothing is lost, so there is no loss to accept.
+func TestRefuse_NamesWhatHelps(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toLog)
+	p := s.start(t)
+	s.ok(t, "send", "--type", "a.b", "--source", "/x")
+	p.stop(t)
+	data, err := os.ReadFile(s.path("db"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(s.path("copy"), data, 0o600))
+	require.NoError(t, os.Rename(s.path("copy"), s.path("db")))
+	text, err := os.ReadFile(s.path("fencepost.toml"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(s.path("fencepost.toml"), append([]byte("[node]\non_loss = \"refuse\"\n"), text[len("[node]\n"):]...), 0o600))
+	r := s.run(t, "serve")
+	require.Equal(t, api.ExitStorage, r.code)
+	require.Contains(t, r.err, "fencepost resume --reason TEXT")
+	require.NotContains(t, r.err, "accept-loss")
+	require.Contains(t, s.ok(t, "resume", "--reason", "the disk was copied"), "the hold has ended")
+	p = s.start(t)
+	require.NotContains(t, s.ok(t, "status"), "on hold")
+	p.stop(t)
+}
+
 // TestBackupAndRestore_OfARealNode.
 func TestBackupAndRestore_OfARealNode(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,14 @@ type LossError struct {
 }
 
 func (e *LossError) Error() string {
-	return fmt.Sprintf("%s: %s; on_loss is \"refuse\", so nothing was started and nothing changed. Restore a backup, or say that work goes on with what is there: fencepost accept-loss --reason TEXT", e.Path, e.Loss.Detail)
+	return fmt.Sprintf("%s: %s; on_loss is \"refuse\", so nothing was started and nothing changed. %s", e.Path, e.Loss.Detail, e.wayOut())
+}
+
+func (e *LossError) wayOut() string {
+	if e.Loss.Lost {
+		return "Restore a backup, or say that work goes on with what is there: fencepost accept-loss --reason TEXT"
+	}
+	return "Nothing is lost. Look whether another node works on a copy of this file, then: fencepost resume --reason TEXT"
 }
 
 // Unwrap returns edge.ErrStorage.
