@@ -308,6 +308,7 @@ func (x *explainer) final() {
 	if d.FinishedMS != 0 {
 		x.say("It has been final since %s and never changes again.", x.at(d.FinishedMS))
 	}
+	x.because()
 	if r := x.f.Decision; r != nil {
 		x.say("It was resolved as %s by %s: %s", r.As, strconv.Quote(scrub(r.By, maxTextBytes)), strconv.Quote(scrub(r.Reason, maxTextBytes)))
 	}
@@ -326,6 +327,28 @@ func (x *explainer) final() {
 	default:
 		x.say("To try it again: fencepost redrive %d", d.ID)
 	}
+}
+
+// because says what ended a delivery whose execution did not.
+func (x *explainer) because() {
+	d, e := x.f.Delivery, x.f.Last
+	switch {
+	case d.State == Expired && d.Code == CodeDroppedBacklog:
+		x.say("It was dropped to make room for newer events: what waits had reached its bound (storage.max_backlog_bytes), and the configuration says drop_oldest.")
+	case d.State == Expired && d.ExpiresMS != 0:
+		x.say("Nothing had claimed it by its deadline, %s.", x.at(d.ExpiresMS))
+	case d.State == Failed && d.Code == CodeBudgetExhausted:
+		x.say("It was lost too often while it was worked on (%d times), so it was given up.", d.Losses)
+	case d.State == Failed && x.f.Decision == nil && e != nil && (e.Outcome == OutcomeRetry || e.Outcome == OutcomeIndeterminate):
+		x.say("It was tried %s, and the policy of its handler allows no more, by count or by time, so it was given up.", times(d.Attempts))
+	}
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.Itoa(n) + " times"
 }
 
 // expiry tells of a deadline that is still ahead, and of a doubted clock.

@@ -96,6 +96,12 @@ func TestExplain(t *testing.T) {
 		{"configuration", state(edge.Blocked, "secret_missing"), []string{"Nothing had begun", "configuration of handler shop", "put right what is missing, then: fencepost reload\n"}},
 		{"succeeded", both(state(edge.Succeeded, "ok"), func(f *edge.Facts) { f.Delivery.FinishedMS = explainNow - 3_600_000 }), []string{"final since 2026-02-28T23:00:01.000Z (1h0m0s ago)", "fencepost redrive 42 --again"}},
 		{"failed", state(edge.Failed, "http_400"), []string{"To try it again: fencepost redrive 42\n"}},
+		{"failed after all attempts", both(state(edge.Failed, "http_503"), func(f *edge.Facts) {
+			f.Delivery.Attempts, f.Last = 5, &edge.Execution{ID: 1, EndedMS: explainNow, Outcome: edge.OutcomeRetry, Code: "http_503"}
+		}), []string{"It was tried 5 times, and the policy of its handler allows no more", "as retry (http_503)"}},
+		{"failed by losses", both(state(edge.Failed, "attempt_budget_exhausted"), func(f *edge.Facts) { f.Delivery.Losses = 3 }), []string{"lost too often while it was worked on (3 times)"}},
+		{"dropped", state(edge.Expired, "dropped_backlog"), []string{"dropped to make room", "storage.max_backlog_bytes"}},
+		{"expired", both(state(edge.Expired, "expired"), func(f *edge.Facts) { f.Delivery.ExpiresMS = explainNow - 1000 }), []string{"Nothing had claimed it by its deadline, 2026-03-01T00:00:00.000Z (1s ago)."}},
 		{"failed and halting", both(state(edge.Failed, "http_400"), func(f *edge.Facts) { f.Target.Stall, f.Target.Stalled = edge.StallHalted, 42 }), []string{"It halts the line", "fencepost target resume 'shop:till 1'", "fencepost redrive 42"}},
 		{"redriven", both(state(edge.Failed, ""), func(f *edge.Facts) { f.Newer = 50 }), []string{"Delivery 50 was made of it", "fencepost explain 50"}},
 		{"expires", func(f *edge.Facts) { f.Delivery.ExpiresMS = explainNow + 1000 }, []string{"It expires at 2026-03-01T00:00:02.000Z (in 1s)"}},

@@ -52,9 +52,9 @@ func (e *Engine) Bulk(ctx context.Context, b Bulk) ([]BulkResult, error) {
 		return rs, err
 	}
 	done, stop := 0, map[DeliveryID]bool{}
-	for _, r := range rs {
-		if r.Err != nil {
-			continue
+	for i, r := range rs {
+		if r.Err != nil || r.Delivery.ID == b.Items[i].Delivery && r.Delivery.Version == b.Items[i].Version {
+			continue // refused, or as it was: there was nothing to do
 		}
 		done++
 		if b.Verb == BulkCancel {
@@ -179,7 +179,7 @@ func (e *Engine) rerouteOne(ctx context.Context, d *Delivery) (bool, error) {
 		err = limitTTL(&ev, routes, e.clock.NowMS())
 	}
 	if err != nil {
-		e.log.Warn("route still fails", "delivery", int64(d.ID), "err", err)
+		e.log.Warn("route still fails", "delivery", e.publicID(d.ID), "err", err)
 		return false, nil
 	}
 	for _, to := range routes {

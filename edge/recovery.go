@@ -100,7 +100,7 @@ func (e *Engine) voidOwner(ctx context.Context, owner string, found *Recovery) e
 	for _, v := range vs {
 		if v.State == Blocked {
 			e.log.Error("begun work was lost: a person must say what happened",
-				"delivery", int64(v.Delivery), "target", v.Target.String(), "fence", int64(v.Execution), "code", v.Code)
+				"delivery", e.publicID(v.Delivery), "target", v.Target.String(), "fence", int64(v.Execution), "code", v.Code)
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ type batchReport struct {
 	New       int             `json:"new"`       // stored by this run
 	Existing  int             `json:"existing"`  // stored before
 	Conflicts int             `json:"conflicts"` // refused: other content under their source and id
-	Targets   int             `json:"targets"`   // owed by the new ones
+	Targets   int             `json:"targets"`   // deliveries made of the new ones
 	Refused   []batchConflict `json:"refused"`   // the first conflicts
 	WaitedS   int             `json:"waited_s"`  // for the node
 }
@@ -66,23 +66,23 @@ func (a *app) sendBatch(cmd *cobra.Command, f sendFlags) error {
 			return usage("--%s is for one event: with --batch each event has its own", other)
 		}
 	}
-	c, err := a.load()
-	if err != nil {
-		return err
-	}
 	in, size, closeFile, err := a.openBatch(f.batch)
 	if err != nil {
 		return err
 	}
 	defer closeFile()
-	client, err := dialNode(cmd.Context(), c)
+	limit, err := a.dataLimit()
+	if err != nil {
+		return err
+	}
+	client, err := a.dial(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	r := &batchRun{
-		app: a, client: client, flags: f, limit: c.HTTP.MaxBodyBytes,
-		lines: newEventLines(in, c.HTTP.MaxBodyBytes), report: batchReport{File: f.batch, Refused: []batchConflict{}},
+		app: a, client: client, flags: f, limit: limit,
+		lines: newEventLines(in, limit), report: batchReport{File: f.batch, Refused: []batchConflict{}},
 		bar: progressBar{w: a.Err, size: size, quiet: a.json},
 	}
 	err = r.run(cmd.Context())
@@ -259,7 +259,7 @@ func (r *batchRun) show() error {
 	x := r.report
 	owed := ""
 	if x.New > 0 {
-		owed = "; the new ones are owed to " + plural(x.Targets, "target", "targets")
+		owed = "; of the new ones came " + plural(x.Targets, "delivery", "deliveries")
 	}
 	_, err := fmt.Fprintf(r.Out, "%s: %s handed in: %d new, %d existing, %d conflicting%s\n",
 		safe(r.name()), plural(x.Events, "event", "events"), x.New, x.Existing, x.Conflicts, owed)

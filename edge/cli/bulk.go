@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +76,7 @@ type bulkReport struct {
 	DryRun   bool           `json:"dry_run"`
 	Matched  int            `json:"matched"`
 	Done     int            `json:"done"`
-	Skipped  int            `json:"skipped"` // moved since, or refused
+	Skipped  int            `json:"skipped"` // moved since, or refused; of a dry run those that would be, as far as their state tells
 	Reasons  map[string]int `json:"reasons,omitempty"`
 	Examples []string       `json:"examples,omitempty"`
 	Next     string         `json:"next,omitempty"` // cursor to go on from, when it did not come to the end
@@ -153,11 +155,14 @@ func (r *bulkRun) pages(ctx context.Context, size int, fn func([]api.Delivery) (
 
 func (r *bulkRun) count(ctx context.Context) error {
 	err := r.pages(ctx, api.MaxPage, func(ds []api.Delivery) (bool, error) {
-		for _, d := range ds {
-			if len(r.report.Examples) < keptExamples {
+		for i := range ds {
+			d := &ds[i]
+			r.report.Matched++
+			if why := r.flags.refuses(d); why != "" {
+				r.skip(why)
+			} else if len(r.report.Examples) < keptExamples {
 				r.report.Examples = append(r.report.Examples, fmt.Sprintf("%s %s %s %s", number(d.ID), d.State, d.Target, d.Code))
 			}
-			r.report.Matched++
 			if r.report.Matched == r.flags.most {
 				return true, nil
 			}
@@ -170,7 +175,7 @@ func (r *bulkRun) count(ctx context.Context) error {
 }
 
 func (r *bulkRun) do(ctx context.Context) error {
-	r.report.Matched = 0
+	r.report.Matched, r.report.Skipped, r.report.Reasons = 0, 0, map[string]int{}
 	return r.pages(ctx, edge.MaxBulk, func(ds []api.Delivery) (bool, error) {
 		if most := r.flags.most; most > 0 && len(ds) > most-r.report.Matched {
 			ds = ds[:most-r.report.Matched]
@@ -190,22 +195,55 @@ func (r *bulkRun) do(ctx context.Context) error {
 			return false, err
 		}
 		r.report.Matched += len(ds)
-		for _, res := range answer.Results {
-			r.note(res)
+		for i, res := range answer.Results {
+			r.note(&ds[i], res)
 		}
 		return r.flags.most > 0 && r.report.Matched >= r.flags.most, nil
 	})
 }
 
-func (r *bulkRun) note(res api.BulkResult) {
-	reason := res.Detail
-	switch d := res.Delivery; {
-	case d != nil && r.flags.verb == edge.BulkCancel && d.State.Final() && d.State != edge.Cancelled:
-		reason = fmt.Sprintf("it is %s already: nothing to call off", d.State)
-	case d != nil:
+// refuses says why the verb does nothing to a delivery as it was seen, as far as
+// its state tells; "" when it does. The node judges for good.
+func (b *bulkFlags) refuses(d *api.Delivery) string {
+	switch final := d.State.Final(); b.verb {
+	case edge.BulkCancel:
+		switch {
+		case final:
+			return fmt.Sprintf("it is %s already: nothing to call off", d.State)
+		case d.State == edge.Blocked:
+			return "it is blocked: decide it with fencepost resolve"
+		}
+	case edge.BulkRedrive:
+		switch {
+		case !final:
+			return fmt.Sprintf("it is %s: only a final delivery is redriven", d.State)
+		case d.State == edge.Succeeded && !*b.again:
+			return "it has succeeded; to let the effect happen once more, ask for it: --again"
+		}
+	case edge.BulkRetryNow:
+		if d.State != edge.Pending {
+			return fmt.Sprintf("it is %s: only a delivery that waits is tried sooner", d.State)
+		}
+	}
+	return ""
+}
+
+// note counts what became of a delivery; seen is it as it was before.
+func (r *bulkRun) note(seen *api.Delivery, res api.BulkResult) {
+	reason := r.flags.refuses(seen)
+	switch {
+	case reason != "":
+	case res.Delivery != nil:
 		r.report.Done++
 		return
+	default:
+		reason = res.Detail
 	}
+	r.skip(reason)
+}
+
+// skip counts a delivery to which nothing is done.
+func (r *bulkRun) skip(reason string) {
 	r.report.Skipped++
 	if before, after, ok := strings.Cut(reason, ": "); ok && strings.HasPrefix(before, "delivery ") {
 		reason = after // without the number, so that equal reasons count together
@@ -242,30 +280,41 @@ func (r *bulkRun) showCount() error {
 	if r.json {
 		return printJSON(r.Out, r.report)
 	}
-	fmt.Fprintf(r.Out, "%s would be %s: %s\n", plural(r.report.Matched, "delivery", "deliveries"), r.flags.done, safe(r.report.Filter))
+	would := r.would()
+	fmt.Fprintf(r.Out, "%s would be %s: %s\n", plural(would, "delivery", "deliveries"), r.flags.done, safe(r.report.Filter))
 	for _, x := range r.report.Examples {
 		fmt.Fprintln(r.Out, "  "+safe(x))
 	}
-	if r.report.Matched > len(r.report.Examples) {
-		fmt.Fprintf(r.Out, "  and %d more\n", r.report.Matched-len(r.report.Examples))
+	if would > len(r.report.Examples) {
+		fmt.Fprintf(r.Out, "  and %d more\n", would-len(r.report.Examples))
 	}
+	r.showReasons("would be skipped")
 	_, err := fmt.Fprintln(r.Out, "nothing was done; run it without --dry-run to do it")
 	return err
 }
 
+// would is how many the verb would be done to.
+func (r *bulkRun) would() int { return r.report.Matched - r.report.Skipped }
+
+func (r *bulkRun) showReasons(what string) {
+	for _, reason := range slices.Sorted(maps.Keys(r.report.Reasons)) {
+		fmt.Fprintf(r.Out, "  %d %s: %s\n", r.report.Reasons[reason], what, safe(reason))
+	}
+}
+
 // confirm asks the person at the terminal; elsewhere --yes is needed.
 func (r *bulkRun) confirm() error {
-	if r.report.Matched == 0 {
+	if r.would() == 0 {
 		return nil
 	}
 	in, out := isTerminal(r.In), isTerminal(r.Err)
 	if !in || !out {
-		return usage("%s would be %s (%s): look with --dry-run, and do it with --yes", plural(r.report.Matched, "delivery", "deliveries"), r.flags.done, r.report.Filter)
+		return usage("%s would be %s (%s): look with --dry-run, and do it with --yes", plural(r.would(), "delivery", "deliveries"), r.flags.done, r.report.Filter)
 	}
 	for _, x := range r.report.Examples {
 		fmt.Fprintln(r.Err, "  "+safe(x))
 	}
-	fmt.Fprintf(r.Err, "%s will be %s (%s). Type yes to go on: ", plural(r.report.Matched, "delivery", "deliveries"), r.flags.done, safe(r.report.Filter))
+	fmt.Fprintf(r.Err, "%s will be %s (%s). Type yes to go on: ", plural(r.would(), "delivery", "deliveries"), r.flags.done, safe(r.report.Filter))
 	line, err := bufio.NewReader(r.In).ReadString('\n')
 	if strings.TrimSpace(line) != "yes" || err != nil {
 		return errors.New("nothing was done: yes was not typed")
@@ -290,9 +339,7 @@ func (r *bulkRun) finish(ctx context.Context, err error) error {
 		}
 	} else {
 		fmt.Fprintf(r.Out, "%d %s, %d skipped, of %d that matched: %s\n", r.report.Done, r.flags.done, r.report.Skipped, r.report.Matched, safe(r.report.Filter))
-		for reason, n := range r.report.Reasons {
-			fmt.Fprintf(r.Out, "  %d skipped: %s\n", n, safe(reason))
-		}
+		r.showReasons("skipped")
 	}
 	switch {
 	case resume != "":

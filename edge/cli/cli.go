@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	}
 	if !a.ran {
 		a.json = a.json || slices.Contains(args, "--json") // which was not read when another flag before it was wrong
-		err = fmt.Errorf("%w; run it with --help to see what it takes", asUsage(err))
+		err = fmt.Errorf("%w; run it with --help to see what it takes", asUsage(oneLine(err)))
 	}
 	code := exitCode(err)
 	a.printError(err, code)
@@ -81,6 +82,9 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.help)
 	root.SetErr(plainWriter{a.Err})
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.Version = programVersion()
+	root.SetVersionTemplate(versionText())
+	root.Flags().Bool("version", false, "print the version")
 	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration file (default $"+configVariable+", else ./"+DefaultConfig+", else "+service.ConfigPath+")")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON: times in UTC, public ids")
 	root.AddCommand(
@@ -124,6 +128,7 @@ func listGroup(use, short string, list *cobra.Command, others ...*cobra.Command)
 	c := group(use, short, append([]*cobra.Command{list}, others...)...)
 	c.Long = short + ". Without a command of its own it lists: fencepost " + use + " is\nfencepost " + use + " list."
 	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
 	return c
 }
 
@@ -137,6 +142,15 @@ type usageError struct{ cause error }
 
 func (e *usageError) Error() string   { return e.cause.Error() }
 func (e *usageError) Unwrap() []error { return []error{e.cause, edge.ErrInvalid} }
+
+// oneLine is an error of the arguments without the layout that cobra gives it.
+func oneLine(err error) error {
+	head, meant, found := strings.Cut(err.Error(), "Did you mean this?")
+	if !found {
+		return errors.New(strings.Join(strings.Fields(head), " "))
+	}
+	return fmt.Errorf("%s: did you mean %s?", strings.Join(strings.Fields(head), " "), strings.Join(strings.Fields(meant), " or "))
+}
 
 // exitCode is the exit code of an error: that of its class.
 func exitCode(err error) int {
@@ -224,6 +238,8 @@ func (a *app) load(more ...config.Judge) (config.Config, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return config.Config{}, usage("there is no configuration at %s: write one (config.example.toml shows every key; an empty file is valid), or name it with --config or %s", path, configVariable)
+	case errors.Is(err, fs.ErrPermission):
+		return config.Config{}, usage("%w: run this with sudo, as the user of the node, or as a member of the group of the file", err)
 	case err != nil:
 		return config.Config{}, asUsage(err)
 	}
@@ -261,11 +277,50 @@ func (a *app) dial(ctx context.Context) (*api.Client, error) {
 	return nil, err
 }
 
+// dataLimit is the limit of an event's data: the highest there is when the file
+// has faults by now, so that only the node knows it.
+func (a *app) dataLimit() (int, error) {
+	c, err := a.load()
+	if err != nil && config.Socket(a.configPath()) == "" {
+		return 0, err
+	}
+	if err != nil {
+		return config.MaxBodyBytes, nil
+	}
+	return c.HTTP.MaxBodyBytes, nil
+}
+
 func dialNode(ctx context.Context, c config.Config) (*api.Client, error) {
 	if c.HTTP.Socket == "" {
 		return nil, usage("%s: http.socket is empty, and the command line needs the socket: give it a path and restart the node", c.File)
 	}
-	return api.Dial(ctx, c.HTTP.Socket)
+	client, err := api.Dial(ctx, c.HTTP.Socket)
+	if errors.Is(err, api.ErrNoNode) {
+		return nil, fmt.Errorf("%w\nthat is the place that %s gives by http.socket and node.data, or by their defaults; a node that was started when it gave another is still at that one%s", err, c.File, otherSockets(c))
+	}
+	return client, err
+}
+
+// otherSockets names the sockets beside the one of the configuration, and beside
+// the file: one of them may be that of the node that is meant.
+func otherSockets(c config.Config) string {
+	var found []string
+	for _, dir := range []string{filepath.Dir(c.HTTP.Socket), filepath.Dir(c.File)} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // it is only a hint
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			if e.Type() == fs.ModeSocket && path != c.HTTP.Socket && len(found) < 3 && !slices.Contains(found, path) {
+				found = append(found, path)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return ": there is " + strings.Join(found, ", ")
 }
 
 // call connects to the node and prints what fn answers: as JSON, or by show.

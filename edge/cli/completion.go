@@ -15,7 +15,9 @@ func (a *app) completion() *cobra.Command {
 		Use:   "completion bash|zsh|fish",
 		Short: "Print what makes a shell complete commands, flags and names",
 		Long: "Print a script that makes a shell complete commands and flags, states, and the names of handlers\n" +
-			"and targets, which the running node is asked for. Load it at the start of the shell.",
+			"and targets, which the running node is asked for. Load it at the start of the shell. That for bash needs\n" +
+			"the package bash-completion to be installed and loaded: without it bash says\n" +
+			"_get_comp_words_by_ref: command not found.",
 		Example: "  source <(fencepost completion bash)\n" +
 			"  fencepost completion zsh > ~/.zfunc/_fencepost\n" +
 			"  fencepost completion fish > ~/.config/fish/completions/fencepost.fish",

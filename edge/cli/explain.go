@@ -28,6 +28,10 @@ func (a *app) explain() *cobra.Command {
 						return err
 					}
 				}
+				if a.offline {
+					_, err := fmt.Fprintln(a.Out, "No node runs: each of these commands needs one, and a start may change what is said here. To start one: fencepost serve")
+					return err
+				}
 				return nil
 			})
 		},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +60,26 @@ func span(s string) (time.Duration, bool) {
 	d, err := time.ParseDuration(s)
 	return d, err == nil && d >= 0
 }
+
+// spanValue is a flag with a duration in which d for days is known too, as in
+// --since.
+type spanValue time.Duration
+
+// Set reads a span.
+func (v *spanValue) Set(s string) error {
+	d, ok := span(s)
+	if !ok {
+		return errors.New("write a span that is not negative, such as 90s, 30m, 6h or 2d")
+	}
+	*v = spanValue(d)
+	return nil
+}
+
+// Type is what help calls the value.
+func (v *spanValue) Type() string { return "duration" }
+
+// String is the span as its default is shown.
+func (v *spanValue) String() string { return time.Duration(*v).String() }
 
 // deliveryFlags are the filters of deliveries.
 type deliveryFlags struct {

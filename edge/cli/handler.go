@@ -69,15 +69,12 @@ func (a *app) handlerPause() *cobra.Command {
 		Args:              oneHandler,
 		ValidArgsFunction: a.firstArg(a.handlerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if d < 0 {
-				return usage("--for %s: it must not be negative", d)
-			}
 			return call(cmd.Context(), a, func(ctx context.Context, n *api.Client) (api.Handler, error) {
 				return n.PauseHandler(ctx, args[0], d)
 			}, a.showHandler)
 		},
 	}
-	c.Flags().DurationVar(&d, "for", 0, "how long, such as 30m (default until it is resumed)")
+	c.Flags().Var((*spanValue)(&d), "for", "how long, such as 30m or 1d (default until it is resumed)")
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +29,7 @@ func (a *app) installService() *cobra.Command {
 	}
 	c.Flags().BoolVar(&o.apply, "apply", false, "do it")
 	c.Flags().BoolVar(&o.uninstall, "uninstall", false, "say how to undo it")
-	c.Flags().StringVar(&o.root, "root", "", "a directory in place of /")
+	c.Flags().StringVar(&o.root, "root", "", "a directory in place of /, which is there")
 	return c
 }
 
@@ -73,7 +74,12 @@ func installRoot(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if fi, err := os.Stat(root); err != nil || !fi.IsDir() {
+	switch fi, err := os.Stat(root); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", usage("--root %s: there is no such directory: make it first, with mkdir -p", dir)
+	case err != nil:
+		return "", usage("--root: %w", err)
+	case !fi.IsDir():
 		return "", usage("--root %s: not a directory", dir)
 	}
 	return strings.TrimSuffix(root, "/"), nil

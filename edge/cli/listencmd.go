@@ -32,7 +32,7 @@ func (a *app) listen() *cobra.Command {
 	f.StringVar(&o.Addr, "addr", "", "host:port to listen on (default a free port of 127.0.0.1)")
 	f.StringArrayVar(&o.Secrets, "secret", nil, "secret that signatures are checked with: env:NAME, file:/path or the secret; may be repeated")
 	f.IntVar(&o.Status, "status", 0, "status of the reply (default 200, of failing ones 500, without a right signature 401)")
-	f.DurationVar(&delay, "delay", 0, "time before each reply")
+	f.Var((*spanValue)(&delay), "delay", "time before each reply")
 	f.IntVar(&o.Fail, "fail", 0, "let the first N requests fail")
 	f.BoolVar(&o.Close, "close", false, "close the connection instead of replying")
 	f.StringVar(&o.RetryAfter, "retry-after", "", "Retry-After header of replies that are not 2xx")

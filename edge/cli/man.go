@@ -29,6 +29,9 @@ func (a *app) man() *cobra.Command {
 				reference(page, cmd.Root())
 				return page.err
 			}
+			if dir == "" {
+				return usage("name the directory for the pages with --dir, or print one page with --markdown")
+			}
 			if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 				return usage("--dir %q is not a directory: make it first", dir)
 			}

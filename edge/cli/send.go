@@ -71,17 +71,18 @@ func (a *app) send() *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("id", "key")
 	c.MarkFlagsMutuallyExclusive("data", "file")
 	fl.StringVar(&f.batch, "batch", "", "file of events, JSON lines or a JSON array; - is standard input")
-	fl.DurationVar(&f.wait, "wait", 10*time.Minute, "with --batch: how long to wait for a node that is full, busy or away, each time")
+	f.wait = 10 * time.Minute
+	fl.Var((*spanValue)(&f.wait), "wait", "with --batch: how long to wait for a node that is full, busy or away, each time")
 	c.MarkFlagsOneRequired("type", "batch")
 	return c
 }
 
 func (a *app) sendEvent(ctx context.Context, f sendFlags) error {
-	c, err := a.load()
+	limit, err := a.dataLimit()
 	if err != nil {
 		return err
 	}
-	ev, err := a.event(f, c.HTTP.MaxBodyBytes)
+	ev, err := a.event(f, limit)
 	if err != nil {
 		return err
 	}

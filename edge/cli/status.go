@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"fencepost/edge"
@@ -23,6 +24,37 @@ type nodeStatus struct {
 	Backlog  api.Backlog      `json:"backlog"`
 	Handlers []api.Handler    `json:"handlers"`
 	Counters map[string]int64 `json:"counters"`
+
+	stopped string // why what waits cannot be expected to be drained; "" = it can
+	partly  bool   // some of what waits longest is held up
+}
+
+// heldUp says what keeps what waits from being drained: something that stops all,
+// or each of the targets that wait longest. some reports one of those.
+func (s *nodeStatus) heldUp() (all string, some bool) {
+	if st := s.Storage.State; st != "" && st != edge.StorageHealthy {
+		return "the storage takes nothing new", true
+	}
+	for _, u := range s.Uplinks {
+		if u.DownSince != 0 {
+			return "the uplink " + u.Name + " is down", true
+		}
+	}
+	open := map[string]bool{}
+	for _, h := range s.Handlers {
+		open[h.Name] = h.Gate == edge.GateOn
+	}
+	held := 0
+	for _, x := range s.Backlog.Worst {
+		handler, _, _ := strings.Cut(x.Target.Target, ":")
+		if x.Target.Stall != edge.NoStall || x.State == edge.Blocked || x.State == edge.Held || !open[handler] {
+			held++
+		}
+	}
+	if held > 0 && held == len(s.Backlog.Worst) {
+		return "what waits longest is held up", true
+	}
+	return "", held > 0
 }
 
 func (a *app) status() *cobra.Command {
@@ -69,7 +101,9 @@ func readStatus(ctx context.Context, n *api.Client, worst int) (s nodeStatus, er
 	if span := s.Backlog.Now - s.Backlog.Since; span > 0 {
 		s.Rate = float64(s.Backlog.Finished) * 1000 / float64(span)
 	}
-	if pending := s.Counters["state."+string(edge.Pending)]; pending > 0 && s.Rate > 0 {
+	all, some := s.heldUp()
+	s.stopped, s.partly = all, some
+	if pending := s.Counters["state."+string(edge.Pending)]; pending > 0 && s.Rate > 0 && s.stopped == "" {
 		s.DrainS = max(int64(float64(pending)/s.Rate), 1)
 	}
 	if w := s.Backlog.Worst; len(w) > 0 {
@@ -94,8 +128,14 @@ func (a *app) showNode(s nodeStatus, counters bool) error {
 	} else {
 		f.line("done lately", fmt.Sprintf("%.3g a second, over %s", s.Rate, ago(time.Duration(s.Backlog.Now-s.Backlog.Since)*time.Millisecond)))
 		switch {
+		case s.stopped != "" && state(edge.Pending) > 0:
+			f.line("drained in", "not known: "+s.stopped)
 		case s.DrainS > 0:
-			f.line("drained in", "about "+ago(time.Duration(s.DrainS)*time.Second)+" at that rate")
+			text := "about " + ago(time.Duration(s.DrainS)*time.Second) + " at that rate"
+			if s.partly {
+				text += ", but for what is held up"
+			}
+			f.line("drained in", text)
 		case state(edge.Pending) > 0:
 			f.line("drained in", "not known: nothing was done lately")
 		}
@@ -171,12 +211,8 @@ func (a *app) showStatus(s api.Status) error {
 		f.line("uplink "+safe(u.Name), uplinkText(u))
 	}
 	f.line("listens on", s.Listen)
-	for _, u := range s.Uplinks {
-		state := "up, as far as is known"
-		if u.DownSince != 0 {
-			state = "down since " + when(u.DownSince) + ": nothing of its handlers is attempted (" + u.Detail + ")"
-		}
-		f.line("uplink "+u.Name, state)
+	if s.Version == "" { // nothing is; what was is with its handler
+		return f.err
 	}
 	f.line("under way", fmt.Sprintf("%d (%d wait for the store, %d ignore their end)", s.Live, s.Held, s.Stubborn))
 	return f.err
@@ -217,7 +253,7 @@ func diskText(s api.Storage) string {
 
 func uplinkText(u api.Uplink) string {
 	if u.DownSince == 0 {
-		return "up"
+		return "up, as far as is known"
 	}
 	text := "down since " + when(u.DownSince) + ": nothing over it is tried, and nothing is charged"
 	if u.Detail != "" {

@@ -23,6 +23,11 @@ func programVersion() string {
 	return "unknown"
 }
 
+// versionText is the version for people.
+func versionText() string {
+	return fmt.Sprintf("fencepost %s (%s, %s/%s)\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -37,7 +42,7 @@ func (a *app) version() *cobra.Command {
 			if a.json {
 				return printJSON(a.Out, v)
 			}
-			_, err := fmt.Fprintf(a.Out, "fencepost %s (%s, %s)\n", v.Version, v.Go, v.System)
+			_, err := fmt.Fprint(a.Out, versionText())
 			return err
 		},
 	}

@@ -185,8 +185,9 @@ const (
 	MaxHeaders   = 32
 	MaxEnv       = 64
 	MaxArgs      = 256
-	MaxListItems = 64   // of any other list
-	MaxTextBytes = 4096 // of any string but names, patterns and URLs
+	MaxListItems = 64       // of any other list
+	MaxBodyBytes = 16 << 20 // that http.max_body_bytes can be
+	MaxTextBytes = 4096     // of any string but names, patterns and URLs
 	MaxURLBytes  = 2048
 	MaxNameBytes = 64 // names of handlers and routes
 	MaxFaults    = 100

@@ -66,7 +66,7 @@ func readHTTP(t *table, h *HTTP) {
 	if s, ok := t.text("metrics_token_file", optional(checkPath)); ok {
 		h.MetricsTokenFile = s
 	}
-	if v, ok := t.number("max_body_bytes", 1024, 16<<20); ok {
+	if v, ok := t.number("max_body_bytes", 1024, MaxBodyBytes); ok {
 		h.MaxBodyBytes = v
 	}
 	if s, ok := t.text("socket", optional(checkPath)); ok {

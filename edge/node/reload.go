@@ -224,12 +224,20 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// takesEffect says when a change takes effect, once the reload has answered.
+func takesEffect(w config.When) string {
+	if w == config.AtReload {
+		return "now"
+	}
+	return string(w)
+}
+
 // maxLogged bounds how many changes a reload logs one by one.
 const maxLogged = 50
 
 func (n *Node) logReloaded(changes []config.Change) {
 	for _, c := range changes[:min(len(changes), maxLogged)] {
-		n.log.Info("configuration changed", "key", c.Key, "change", c.What, "takes_effect", string(c.When))
+		n.log.Info("configuration changed", "key", c.Key, "change", c.What, "takes_effect", takesEffect(c.When))
 	}
 	n.log.Info("configuration reloaded", "file", n.conf().File, "changes", len(changes))
 }

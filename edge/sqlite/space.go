@@ -166,7 +166,7 @@ func (sp *space) judge(free int64) {
 	switch {
 	case free >= 0 && free < mark && !sp.lowDisk:
 		sp.lowDisk = true
-		sp.reason = fmt.Sprintf("%d bytes are free on the disk of %s, less than storage.low_water_bytes (%d): make space", free, sp.dir, mark)
+		sp.reason = fmt.Sprintf("the disk of %s has less free than storage.low_water_bytes (%d): make space", sp.dir, mark) // without how much: that changes while the reason stays
 	case sp.lowDisk && leave:
 		sp.lowDisk = false
 		sp.spent.Store(false)
