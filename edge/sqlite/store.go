@@ -133,7 +133,7 @@ func Open(path string, o Options) (*Store, error) {
 		}
 	}
 	if err != nil && diskIsFull(path) && forWantOfSpace(err) {
-		return nil, fmt.Errorf("%w: the disk of %s is full, so it cannot be opened: %v", edge.ErrLowSpace, path, err)
+		return nil, fmt.Errorf("%w: the disk of %s is full, so it cannot be opened: %s", edge.ErrLowSpace, path, err.Error())
 	}
 	return s, err
 }

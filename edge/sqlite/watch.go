@@ -37,6 +37,12 @@ func (g *guard) run() {
 		dirty = g.w.mark.dirty
 	}
 	var due <-chan time.Time
+	lookNow := func() {
+		if gone := g.present.check(); gone != nil {
+			g.w.fail(gone)
+		}
+	}
+	lookNow() // which log is there, if one is
 	for {
 		select {
 		case <-g.stop:
@@ -44,10 +50,11 @@ func (g *guard) run() {
 		case <-g.w.failed:
 			return
 		case <-look.C:
-			if gone := g.present.check(); gone != nil {
-				g.w.fail(gone)
-			}
+			lookNow()
 		case <-dirty:
+			if g.present.log == nil { // the first commit has made one
+				lookNow()
+			}
 			if due == nil {
 				due = time.After(markSync)
 			}
