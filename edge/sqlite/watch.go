@@ -20,6 +20,9 @@ const (
 
 func newGuard(w *writer) (*guard, error) {
 	p, err := newPresent(w.store.path)
+	if err == nil {
+		err = p.check() // notes the log: one that goes before the first tick is missed else
+	}
 	if err != nil {
 		return nil, err
 	}
