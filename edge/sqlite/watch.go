@@ -26,6 +26,9 @@ func newGuard(w *writer) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.check(); err != nil { // it notes the log, which is there since the writer has opened it
+		return nil, err
+	}
 	g := &guard{w: w, present: p, stop: make(chan struct{}), ended: make(chan struct{})}
 	go g.run()
 	return g, nil
