@@ -2,8 +2,13 @@ package sqlite
 
 import "context"
 
-// CheckSpaceForTest looks at the disk as the timer does.
-func (s *Store) CheckSpaceForTest() { s.space.check() }
+// CheckSpaceForTest looks at the disk as the timer does, after a look that is under
+// way.
+func (s *Store) CheckSpaceForTest() {
+	s.space.checking.Lock()
+	defer s.space.checking.Unlock()
+	s.space.checkLocked()
+}
 
 // DiskForTest makes the store see a disk with this much free, or one that is
 // read-only, from the next look on.

@@ -85,6 +85,10 @@ func (sp *space) check() {
 		return
 	}
 	defer sp.checking.Unlock()
+	sp.checkLocked()
+}
+
+func (sp *space) checkLocked() {
 	d, ok := sp.probe()
 	if !ok {
 		return
