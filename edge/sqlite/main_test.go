@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "create":
 		childCreate(os.Args[1])
+	case "probe":
+		childProbe(os.Args[1])
 	case "upgrade":
 		childUpgrade(os.Args[1], os.Args[2])
 	case "restore":
