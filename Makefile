@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell .ci/release/version 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X fencepost/edge/cli.version=$(VERSION)
 
-.PHONY: help build run test race check fuzz plans-long bounds-long mutations-long backups-long side-file disk-full model-long crash crash-long faults faults-long sandbox clock clock-long limits together-long soak soak-long power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
+.PHONY: help build run test race check fuzz plans-long bounds-long start-long mutations-long backups-long side-file disk-full model-long crash crash-long faults faults-long sandbox clock clock-long limits together-long soak soak-long power power-long histories-long lint cross schema fixture bench unit-score release reproducible clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bounds-long: ## what pruning a million rows costs other writers, beside the prom
 
 mutations-long: ## 1,000 flipped bits in the log and in bodies: each must be noticed
 	FENCEPOST_MUTATIONS=1000 $(GO) test ./edge/sqlite -count=1 -v -timeout 30m -run 'TestP7_EveryFlippedBit'
+
+start-long: ## what a start costs at ten million rows, beside the promise (2 s)
+	FENCEPOST_ROWS=10000000 $(GO) test ./edge/sqlite -count=1 -v -timeout 60m -run 'TestP22_AStart'
 
 backups-long: ## 100 backups under load: each must be whole
 	FENCEPOST_BACKUPS=100 $(GO) test ./edge/sqlite -count=1 -v -timeout 30m -run 'TestP11_'

@@ -31,6 +31,9 @@ func (s *Store) attend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.glance(ctx, conn, st.marked); err != nil {
+		return err
+	}
 	s.lastEnd = lastEnd(r, markErr, s.here)
 	s.names = append(st.former, edge.OneName(st.node)...)
 	if s.o.restored != nil {

@@ -22,6 +22,7 @@ type fileState struct {
 	ring     map[int64]int64 // chain by commit
 	hold     edge.Loss       // of before; holdErr is sql.ErrNoRows when there is none
 	holdErr  error
+	marked   bool // it has the tables of the side file
 }
 
 // readOnlyURI names the database for reading alone; nothing is made beside it.
@@ -54,6 +55,7 @@ func readState(ctx context.Context, conn *sqlx.Conn, path string) (st fileState,
 	if marked == 0 {
 		return st, st.readUnmarked(ctx, conn)
 	}
+	st.marked = true
 	return st, st.readMarked(ctx, conn)
 }
 
