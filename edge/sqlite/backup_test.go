@@ -82,8 +82,10 @@ func TestP11_R79_BackupsUnderLoad(t *testing.T) {
 				if _, err := s.Accept(context.Background(), []edge.Submission{sub}); err != nil {
 					panic(err)
 				}
-				if d := int64(time.Since(from)); d > worst.Load() {
-					worst.Store(d) // roughly: four writers, and only the largest counts
+				for d := int64(time.Since(from)); ; {
+					if was := worst.Load(); d <= was || worst.CompareAndSwap(was, d) {
+						break
+					}
 				}
 				acked.Add(1)
 			}
@@ -123,7 +125,11 @@ func TestP11_R79_BackupsUnderLoad(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "*.part-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
-	t.Logf("%d backups, %d events acknowledged, %v of them during the backups; the longest wait of a producer was %s", rounds, acked.Load(), grown, time.Duration(worst.Load()))
+	t.Logf("%d backups, %d events acknowledged, %d at least during each; the longest wait of a producer was %s, promised 250 ms",
+		rounds, acked.Load(), slices.Min(grown), time.Duration(worst.Load()))
+	if rounds >= 100 {
+		require.Less(t, time.Duration(worst.Load()), 250*time.Millisecond)
+	}
 }
 
 // TestP11_TheWriterIsNeverHeldUpForLong: a backup is many short steps, and commits
