@@ -11,7 +11,7 @@
 //
 // The short form takes about a minute. These variables make it longer:
 //
-//	FENCEPOST_KILLS    kills of the kill loop (default 40)
+//	FENCEPOST_KILLS    kills of the kill loop (default 100)
 //	FENCEPOST_ZOMBIES  rounds of stopping a process past its lease (default 1)
 //	FENCEPOST_STOPS    graceful stops under load (default 10)
 //	FENCEPOST_STEPS    kills at each step (default 3)

@@ -199,7 +199,7 @@ func (l *load) evidence() *evidence {
 func TestP1_P17_KillLoop(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t)
-	kills := number(t, "FENCEPOST_KILLS", 40)
+	kills := number(t, "FENCEPOST_KILLS", 100)
 	l.n.start()
 	l.produce()
 	var slowest time.Duration
