@@ -432,7 +432,11 @@ func (w *writer) attempt(batch []*op, dispatching bool) (began bool, err error) 
 		w.rollback(tx)
 	}
 	if classify(err) == terminal {
+		if gone := w.present.check(); gone != nil { // what SQLite stumbled over has a cause that people can name
+			err = gone
+		}
 		w.fail(err)
+		err = w.err()
 	}
 	return began, err
 }
