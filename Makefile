@@ -64,7 +64,7 @@ crash-long: ## the same with 1,000 kills and more of everything (about 20 minute
 		$(GO) test -count=1 -v -timeout 90m ./edge/internal/crash
 
 faults: ## make syncs, reads, names and other system calls fail under strace, short form (needs root and strace)
-	$(GO) test -tags faults -count=1 -v -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits|_SlowSyncs|_ReadErrors|_Resolver|_ScrapeReads' ./edge/internal/crash
+	$(GO) test -tags faults -count=1 -v -run '_SyncErrors|_ErrorSweep|_KillAtEachWrite|_UnsyncedCommits|_SlowSyncs|_ReadErrors|_Resolver|_ScrapeReads|_OpensOf' ./edge/internal/crash
 
 faults-long: ## the same with 200 syncs, 500 errors and 500 kills (about 20 minutes)
 	FENCEPOST_SYNCS=200 FENCEPOST_ERRORS=500 FENCEPOST_WRITES=500 \

@@ -109,12 +109,24 @@ func TestP5_ErrorSweep(t *testing.T) {
 // and the exit code.
 func (n *node) lifeOfPosts(name string) (acked []sent, code int) {
 	n.t.Helper()
+	acked, alive := n.startAndPost(name)
+	if alive {
+		n.signal(syscall.SIGTERM)
+		n.gone()
+	}
+	return acked, n.p.cmd.ProcessState.ExitCode()
+}
+
+// startAndPost starts a process and posts to it from two producers, each until
+// something is not acknowledged. alive is false when the process ended first.
+func (n *node) startAndPost(name string) (acked []sent, alive bool) {
+	n.t.Helper()
 	p := n.spawn()
 	guard := time.NewTimer(hangGuard)
 	defer guard.Stop()
 	select {
 	case <-p.done:
-		return nil, p.cmd.ProcessState.ExitCode()
+		return nil, false
 	case addr := <-p.addr:
 		n.addr.Store(&addr)
 	case <-guard.C:
@@ -139,7 +151,5 @@ func (n *node) lifeOfPosts(name string) (acked []sent, code int) {
 		})
 	}
 	goes.Wait()
-	n.signal(syscall.SIGTERM)
-	n.gone()
-	return acked, p.cmd.ProcessState.ExitCode()
+	return acked, true
 }

@@ -71,7 +71,7 @@ type call struct {
 
 var (
 	traceLine  = regexp.MustCompile(`^(\d+) +(\d+\.\d+) (.*)$`)
-	traceCall  = regexp.MustCompile(`^(\w+)\((?:AT_FDCWD[^,]*, "([^"]*)"|\d+<([^>]*)>)?`)
+	traceCall  = regexp.MustCompile(`^(\w+)\((?:(?:AT_FDCWD[^,]*, )?"([^"]*)"|\d+<([^>]*)>)?`)
 	traceSize  = regexp.MustCompile(`, (\d+), \d+\) += (\d+)$`) // of a pread64 or pwrite64
 	traceAgain = regexp.MustCompile(`^<\.\.\. (\w+) resumed>`)
 )
