@@ -361,7 +361,7 @@ func (w *writer) process(batch []*op) {
 	if batch = w.onlyEnds(batch); batch == nil {
 		return
 	}
-	dispatching := w.standing != nil && w.clock.Mono() >= w.calmUntil && !w.store.space.low.Load() && w.store.Hold() == nil
+	dispatching := w.standing != nil && w.clock.Mono() >= w.calmUntil && !w.store.space.low.Load()
 	began, err := w.attempt(batch, dispatching)
 	if err == nil {
 		return
